@@ -1,0 +1,52 @@
+# gemmlab: from environment to gate, one rule file a stage (workflow/rules). README.md says how to run it.
+import os
+import sys
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+# Everything is relative to the repository, wherever snakemake is called from; --directory still wins.
+workdir: workflow.basedir
+
+
+# The package beside this file and the interpreter that runs snakemake serve the jobs too.
+PACKAGE_PARENT = os.path.join(workflow.basedir, "workflow")
+sys.path.insert(0, PACKAGE_PARENT)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [PACKAGE_PARENT, os.environ.get("PYTHONPATH")]))
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+
+from gemmlab.errors import GemmlabError
+
+
+configfile: os.path.join(workflow.basedir, "config", "config.yaml")
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/environment.smk"
+include: "workflow/rules/compile.smk"
+include: "workflow/rules/check.smk"
+include: "workflow/rules/count.smk"
+include: "workflow/rules/bench.smk"
+include: "workflow/rules/profile.smk"
+include: "workflow/rules/sanitize.smk"
+include: "workflow/rules/publish.smk"
+include: "workflow/rules/gate.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        f"{RESULTS}/gate/all",
+
+
+# A variant's name is a target: its own chain and its gate, without the tables of all.
+for name in VARIANTS:
+
+    rule:
+        name:
+            name
+        input:
+            f"{RESULTS}/gate/{name}",

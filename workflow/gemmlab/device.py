@@ -1,0 +1,204 @@
+"""Which GPU this run is for: one quick question to nvidia-smi when the Snakefile is read, and what follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gemmlab import driver
+from gemmlab.errors import GemmlabError
+from gemmlab.process import run_process
+from gemmlab.toolchain import find_nvcc, find_nvidia_smi
+
+_TIMEOUT_S = 15
+_FIELDS = ("name", "uuid", "driver_version", "compute_cap", "mig.mode.current")
+_CAPABILITY = re.compile(r"\d+\.\d+")
+_MISMATCH = "Driver/library version mismatch"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One card as nvidia-smi names it; what it doesn't say is None."""
+
+    name: str
+    uuid: str
+    compute_capability: tuple[int, int] | None
+    mig: bool = False
+
+    @property
+    def slug(self) -> str:
+        """The name of its folder under results/; a card cut into MIG slices is another device than the whole."""
+        return slug(self.name) + ("-mig" if self.mig else "")
+
+    @property
+    def architecture(self) -> str | None:
+        """What is compiled for it, such as sm_90."""
+        return "sm_{}{}".format(*self.compute_capability) if self.compute_capability else None
+
+
+@dataclass(frozen=True)
+class Device:
+    """The cards that this process may use, in nvidia-smi's order, and their driver."""
+
+    gpus: tuple[Gpu, ...]
+    driver_version: str | None
+    driver_cuda: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a run is for: its results folder, the architecture compiled for, and whether the GPU stages run.
+
+    `toolkit` is the release of the nvcc that compiles, None where there is none.
+    `gpu` and `driver` are None unless the configuration left it to the probe (`device: auto`): a named device has to
+    give the same parameters on a login node as beside the card.
+    """
+
+    slug: str
+    architecture: str
+    has_gpu: bool
+    gpu: str | None = None
+    driver: str | None = None
+    toolkit: str | None = None
+
+    @property
+    def fingerprint(self) -> dict[str, str | None]:
+        """Parameters of the GPU rules: another card, driver series or compiler reruns them, nothing else here does."""
+        return {"device": self.slug, "gpu": self.gpu, "driver": self.driver, "toolkit": self.toolkit}
+
+
+def slug(name: str) -> str:
+    """A GPU's name as a folder's: `NVIDIA H200` gives `nvidia-h200`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def probe() -> Device | None:
+    """The GPUs of this machine, or None; asked once a process. `probe_failure` says why there is none."""
+    answer = _probe()
+    return answer if isinstance(answer, Device) else None
+
+
+def probe_failure() -> str | None:
+    """Why `probe` found no GPU, or None if it found one."""
+    answer = _probe()
+    return None if isinstance(answer, Device) else answer
+
+
+@functools.cache
+def _probe() -> Device | str:
+    nvidia_smi = find_nvidia_smi()
+    if nvidia_smi is None:
+        return "nvidia-smi is not installed"
+    command = [nvidia_smi, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader"]
+    completed = run_process(command, timeout_s=_TIMEOUT_S)
+    if completed.timed_out:
+        return f"nvidia-smi didn't answer within {_TIMEOUT_S} s"
+    answer = parse_probe(completed.output)
+    if isinstance(answer, str):
+        return answer
+    gpus, driver_version = answer
+    gpus = visible_gpus(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if not gpus:
+        return f"CUDA_VISIBLE_DEVICES is {os.environ['CUDA_VISIBLE_DEVICES']!r} and hides every GPU"
+    return Device(tuple(map(_with_capability, gpus)), driver_version, driver.cuda_version())
+
+
+def parse_probe(text: str) -> tuple[tuple[Gpu, ...], str | None] | str:
+    """The cards and the driver's version in nvidia-smi's answer to the probe, or why there are none.
+
+    nvidia-smi prints its complaints on standard output too, some with exit status 0, so a line counts as a card only
+    if it has every field and a UUID in its place.
+    """
+    gpus: list[Gpu] = []
+    driver_version = None
+    for line in text.splitlines():
+        fields = [smi_value(field) for field in line.split(", ")]
+        if len(fields) != len(_FIELDS) or not fields[0] or not str(fields[1]).startswith("GPU-"):
+            continue
+        name, uuid, driver_version, capability, mig = fields
+        gpus.append(Gpu(name, str(uuid), parse_capability(capability), mig == "Enabled"))
+    if gpus:
+        return tuple(gpus), driver_version
+    complaint = next((line.strip() for line in text.splitlines() if line.strip()), "it printed nothing")
+    if _MISMATCH in complaint:
+        complaint += " (the driver was updated under a running kernel module: reboot)"
+    return f"nvidia-smi lists no GPU: {complaint}"
+
+
+def smi_value(text: str) -> str | None:
+    """A field of nvidia-smi; None for `[N/A]`, `[Not Supported]`, `[Unknown Error]`, `ERR!` and their like."""
+    text = text.strip()
+    return None if not text or text.startswith("[") or text in ("N/A", "ERR!", "Unknown Error") else text
+
+
+def parse_capability(text: str | None) -> tuple[int, int] | None:
+    """`9.0` as (9, 0); None for anything else, so that no message of nvidia-smi becomes an architecture."""
+    if text is None or not _CAPABILITY.fullmatch(text):
+        return None
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+def visible_gpus(gpus: tuple[Gpu, ...], variable: str | None) -> tuple[Gpu, ...]:
+    """Those of `gpus` that CUDA_VISIBLE_DEVICES (numbers or UUIDs, up to the first it doesn't know) leaves, in its order.
+
+    A MIG slice's UUID can't be told from here and leaves all cards.
+    """
+    if variable is None or "MIG" in variable:
+        return gpus
+    chosen: list[Gpu] = []
+    for entry in filter(None, variable.replace(" ", "").split(",")):
+        if entry.isdigit():
+            found = gpus[int(entry) : int(entry) + 1]
+        else:
+            found = tuple(gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry))[:1]
+        if not found:
+            break
+        chosen += found
+    return tuple(chosen)
+
+
+def _with_capability(gpu: Gpu) -> Gpu:
+    if gpu.compute_capability is not None:
+        return gpu
+    return dataclasses.replace(gpu, compute_capability=driver.compute_capability(gpu.uuid))
+
+
+def resolve(config: Mapping[str, Any]) -> Target:
+    """What the configuration's `device`, `architecture` and `nvcc` mean on this machine.
+
+    `none` is the emulator; a slug is that device, whether or not it is here; `auto` is the first GPU found, or the
+    emulator where there is none.
+
+    Raises:
+        GemmlabError: there is a GPU, but nothing tells its compute capability.
+    """
+    choice, architecture = config["device"], config["architecture"]
+    device = probe() if choice != "none" else None
+    toolkit = _toolkit(config["nvcc"], device)
+    if choice == "none" or (choice == "auto" and device is None):
+        return Target(f"emulator-{architecture}", architecture, has_gpu=False, toolkit=toolkit)
+    if choice != "auto":
+        here = next((gpu for gpu in device.gpus if gpu.slug == choice), None) if device else None
+        return Target(choice, (here and here.architecture) or architecture, has_gpu=True, toolkit=toolkit)
+    gpu = device.gpus[0]
+    if gpu.architecture is None:
+        raise GemmlabError(
+            f"device: auto found {gpu.name}, but neither nvidia-smi nor the driver tells its compute capability. "
+            f"Name both in config/config.yaml, for example device: {gpu.slug} and architecture: sm_90, or say device: none."
+        )
+    series = device.driver_version.split(".")[0] if device.driver_version else None
+    return Target(gpu.slug, gpu.architecture, has_gpu=True, gpu=gpu.name, driver=series, toolkit=toolkit)
+
+
+def _toolkit(choice: str, device: Device | None) -> str | None:
+    try:
+        nvcc = find_nvcc(choice, driver_cuda=device.driver_cuda if device else None)
+    except GemmlabError:
+        return None  # the compile stage says it, with the cure; a Snakefile has to stay readable without
+    return ".".join(map(str, nvcc.release))

@@ -1,0 +1,114 @@
+"""Files: read with a message that helps, written under a temporary name and renamed when done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gemmlab.errors import GemmlabError
+
+
+def repository_root() -> Path:
+    """The checkout that holds this package, three folders up from it (workflow/gemmlab/files.py)."""
+    return Path(__file__).resolve().parents[2]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` so that a killed process leaves the old file or the new one, never half of one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` to `path` in one step; missing folders are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)  # noqa: PTH101 - mkstemp makes files that nobody else can read
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write `record` as indented JSON with its keys in the order given; NaN and infinities are refused."""
+    write_text(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in `path`; raises GemmlabError that names the file when it is missing or broken."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise GemmlabError(
+            f"{path}: no such file. The stage before this one writes it: run snakemake."
+        ) from error
+    except json.JSONDecodeError as error:
+        raise GemmlabError(f"{path}: not JSON ({error}). Delete it and run snakemake again.") from error
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML in which a key that stands twice is an error, not a silent overwrite."""
+
+
+def _mapping_without_duplicates(loader: _UniqueKeyLoader, node: yaml.MappingNode, deep: bool = False) -> dict:
+    seen: dict[Any, int] = {}
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        line = key_node.start_mark.line + 1
+        if key in seen:
+            raise GemmlabError(
+                f"{key_node.start_mark.name}:{line}: key {key!r} stands twice (first in line {seen[key]}). "
+                "Keep one of the two."
+            )
+        seen[key] = line
+    return yaml.SafeLoader.construct_mapping(loader, node, deep)
+
+
+_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
+
+
+def read_yaml(path: Path) -> Any:
+    """The YAML in `path`; raises GemmlabError for a missing file, broken syntax or a key that stands twice."""
+    try:
+        with path.open() as stream:
+            return yaml.load(stream, _UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+    except FileNotFoundError as error:
+        raise GemmlabError(f"{path}: no such file.") from error
+    except yaml.YAMLError as error:
+        raise GemmlabError(f"{path}: not YAML: {error}") from error
+
+
+def sha256_file(path: Path) -> str:
+    """The SHA-256 of a file's content in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sha256_of(parts: Iterable[str | bytes]) -> str:
+    """One SHA-256 over `parts`, each preceded by its length so that moving a border changes the digest."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        digest.update(f"{len(content)}:".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def git_head(root: Path | None = None) -> str | None:
+    """The commit that is checked out in `root` (the repository if left out), or None where git can't say."""
+    command = ["git", "-C", str(root or repository_root()), "rev-parse", "HEAD"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None

@@ -1,0 +1,717 @@
+"""The tables: what the stages wrote for each variant, joined into the rows that workflow/schemas describes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gemmlab import status
+from gemmlab.catalogue import BASELINES, Variant
+from gemmlab.errors import GemmlabError
+from gemmlab.files import read_json, sha256_of
+from gemmlab.schema import read_table, schema_path, validate
+
+Record = dict[str, Any]
+Row = dict[str, Any]
+Shape = tuple[int, int, int]
+
+EXECUTORS = ("emulator", "cuda")
+TABLES = ("summary", "timings", "checks", "broken", "counters")
+# Rows with one of these flags carry figures that must not be compared with others.
+UNRANKED_FLAGS = frozenset({"implausible", "other_cubin", "unchecked"})
+# A counter of this name stands for all: the variant has none, and the row says why.
+ANY_COUNTER = "any"
+
+_WORST_FIRST = (status.FAILED, status.UNAVAILABLE, status.SKIPPED, status.OK)
+_CAUGHT_BY_TEST = {
+    "exact": "wrong_values",
+    "rounded": "wrong_values",
+    "repeat": "not_repeatable",
+    "guard": "guard_overwritten",
+    "input": "input_changed",
+    "nonfinite": "nonfinite",
+    "refusal": "refusal",
+}
+# Nsight Compute's "speed of light" throughputs, and what is said to limit a kernel when one is the highest.
+_THROUGHPUTS = {
+    "sm__throughput.": "SM",
+    "l1tex__throughput.": "L1 and shared memory",
+    "lts__throughput.": "L2",
+    "dram__throughput.": "DRAM",
+}
+_LATENCY_BELOW_PERCENT = 60.0
+_DURATION = "gpu__time_duration.sum"
+
+
+@dataclass(frozen=True)
+class VariantRecords:
+    """Everything that the stages wrote about one variant; None and empty where a stage wrote nothing."""
+
+    variant: Variant
+    build: Record | None = None
+    checks: Mapping[str, Record] = field(default_factory=dict)
+    count: Record | None = None
+    sanitize: Record | None = None
+    bench: Sequence[Row] = ()
+    profile: Sequence[Row] = ()
+
+    @property
+    def broken(self) -> bool:
+        """Whether the variant is a mistake that must be caught."""
+        return self.variant.kind == "broken"
+
+
+def read_records(results: Path, catalogue: Mapping[str, Variant]) -> list[VariantRecords]:
+    """What lies under `results` about each variant of `catalogue`, in its order.
+
+    Raises:
+        GemmlabError: a file is broken or doesn't follow its schema; the message names it.
+    """
+    return [read_variant(results, variant) for variant in catalogue.values()]
+
+
+def read_variant(results: Path, variant: Variant) -> VariantRecords:
+    """What lies under `results` about one variant; see `read_records`."""
+    name = variant.name
+    checks = {
+        executor: _read_record(results / "check" / executor / f"{name}.json", "check")
+        for executor in EXECUTORS
+    }
+    return VariantRecords(
+        variant=variant,
+        build=_read_record(results / "build" / f"{name}.json", "compile"),
+        checks={executor: record for executor, record in checks.items() if record is not None},
+        count=_read_record(results / "count" / f"{name}.json", "count"),
+        sanitize=_read_record(results / "sanitize" / f"{name}.json", "sanitize"),
+        bench=_read_rows(results / "bench" / f"{name}.csv", "timings"),
+        profile=_read_rows(results / "profile" / f"{name}.csv", "profile"),
+    )
+
+
+def read_environment(results: Path) -> Record | None:
+    """The environment's record of a run, or None where it has none."""
+    path = results / "environment" / "environment.json"
+    return read_json(path) if path.is_file() else None
+
+
+def _read_record(path: Path, schema: str) -> Record | None:
+    if not path.is_file():
+        return None
+    record = read_json(path)
+    validate(record, schema, str(path))
+    return record
+
+
+def _read_rows(path: Path, schema: str) -> list[Row]:
+    if not path.is_file():
+        return []
+    try:
+        return rows_of(read_table(path, schema), schema)
+    except (ValueError, pd.errors.ParserError) as error:
+        raise GemmlabError(f"{path}: not a table ({error}). Delete it and run snakemake again.") from error
+
+
+def rows_of(frame: pd.DataFrame, schema: str) -> list[Row]:
+    """The rows of a table read by `schema.read_table` as plain values: null is None and whole numbers are int."""
+    whole = _integer_columns(schema)
+    columns = {
+        column: [_plain(value, column in whole) for value in frame[column].tolist()]
+        for column in frame.columns
+    }
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+@functools.cache
+def _integer_columns(schema: str) -> frozenset[str]:
+    properties = read_json(schema_path(schema))["properties"]
+    return frozenset(name for name, column in properties.items() if "integer" in column.get("type", []))
+
+
+def _plain(value: Any, whole: bool) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return int(value) if whole else value
+
+
+def ranked(timings: pd.DataFrame) -> pd.DataFrame:
+    """The rows of timings.csv that may be compared: status ok, plausible, of the cubin that was built and checked."""
+    flags = timings["flags"].fillna("").astype(str).str.split()
+    unranked = flags.map(lambda words: bool(UNRANKED_FLAGS & set(words))).astype(bool)
+    return timings[(timings["status"] == status.OK) & ~unranked & timings["time_ms_median"].notna()]
+
+
+def build_tables(
+    records: Sequence[VariantRecords], headline_shape: Shape, environment: Record | None
+) -> dict[str, list[Row]]:
+    """The rows of every table by its name (`TABLES`).
+
+    Args:
+        records: as `read_records` gives them.
+        headline_shape: m, n, k of summary.csv.
+        environment: the run's record; its id is joined to every row, its commit to the timings.
+    """
+    executors = [executor for executor in EXECUTORS if any(executor in entry.checks for entry in records)]
+    checks = check_rows(records, executors)
+    timings = timing_rows(records, checks)
+    tables = {
+        "summary": summary_rows(records, checks, timings, headline_shape),
+        "timings": timings,
+        "checks": checks,
+        "broken": broken_rows(records, executors),
+        "counters": counter_rows(records),
+    }
+    identity = (environment or {}).get("id")
+    commit = (environment or {}).get("commit")
+    for rows in tables.values():
+        for row in rows:
+            row["environment"] = identity
+    for row in timings:
+        if row.get("commit") is None and row.get("time_ms_median") is not None:
+            row["commit"] = commit
+    return tables
+
+
+# ---- checks.csv and broken.csv
+
+
+def check_rows(records: Sequence[VariantRecords], executors: Sequence[str]) -> list[Row]:
+    """checks.csv: a row for each kernel that isn't broken and each of `executors`.
+
+    A check of another cubin or PTX than the one that lies in build counts as none.
+    """
+    rows = []
+    for entry in records:
+        if entry.broken:
+            continue
+        for executor in executors:
+            record = entry.checks.get(executor)
+            if record is not None:
+                rows.append(_check_row(entry, executor, record))
+            elif entry.variant.kind == "kernel":
+                rows.append(
+                    {
+                        "variant": entry.variant.name,
+                        "executor": executor,
+                        "status": status.UNAVAILABLE,
+                        "reason": "not run: no record of this check",
+                    }
+                )
+    return rows
+
+
+def _check_row(entry: VariantRecords, executor: str, record: Record) -> Row:
+    findings = record.get("findings") or []
+    stale = _other_build(entry.build, record)
+    return {
+        "variant": entry.variant.name,
+        "executor": executor,
+        "cubin_sha256": record.get("cubin_sha256"),
+        "shapes": _first_known(record.get("shapes_run"), record.get("shapes")),
+        "exact_passed": record.get("exact_passed"),
+        "rounded_passed": record.get("rounded_passed"),
+        "repeats_identical": record.get("repeats_identical"),
+        "repeats": record.get("repeats"),
+        "worst_fraction_of_bound": record.get("worst_fraction_of_bound"),
+        "findings": len(findings),
+        "first_finding": _describe_finding(findings[0]) if findings else None,
+        "status": status.UNAVAILABLE if stale else record["status"],
+        "reason": stale or record["reason"],
+        "digest": record.get("digest"),
+    }
+
+
+def _other_build(build: Record | None, record: Record) -> str | None:
+    """Why `record` says nothing about the files that lie in build, or None if it is about them."""
+    if build is None:
+        return "not compiled: no record of this build"
+    for key, what in (("cubin_sha256", "cubin"), ("ptx_sha256", "PTX")):
+        built, used = build.get(key), record.get(key)
+        if built and used and built != used:
+            return f"another {what} was checked ({used[:12]}) than is built now ({built[:12]}): run snakemake again"
+    return None
+
+
+def broken_rows(records: Sequence[VariantRecords], executors: Sequence[str]) -> list[Row]:
+    """broken.csv: a row for each broken kernel and each of `executors`; status ok means that it was caught.
+
+    On cuda a kernel that passes its check by luck counts as caught if compute-sanitizer reports it, and as
+    unavailable if there is no sanitizer to ask.
+    """
+    rows = []
+    for entry in records:
+        if entry.broken:
+            rows += [_broken_row(entry, executor) for executor in executors]
+    return rows
+
+
+def _broken_row(entry: VariantRecords, executor: str) -> Row:
+    record = entry.checks.get(executor)
+    row: Row = {
+        "variant": entry.variant.name,
+        "stands_for": entry.variant.stands_for or "",
+        "executor": executor,
+        "digest": (record or {}).get("digest"),
+    }
+    if entry.build is not None and entry.build["status"] == status.FAILED:
+        return row | {"status": status.FAILED, "reason": f"compile failed: {entry.build['reason']}"}
+    if record is None:
+        return row | {"status": status.UNAVAILABLE, "reason": "not run: no record of this check"}
+    stale = _other_build(entry.build, record)
+    if stale:
+        return row | {"status": status.UNAVAILABLE, "reason": stale}
+    if record["status"] in (status.SKIPPED, status.UNAVAILABLE):
+        return row | {"status": record["status"], "reason": record["reason"]}
+    caught_by, findings = _caught(record)
+    if executor == "cuda" and entry.sanitize is not None:
+        tools, messages = _sanitizer_errors(entry.sanitize)
+        caught_by, findings = caught_by + tools, findings + messages
+    row["caught_by"] = " ".join(dict.fromkeys(caught_by)) or None
+    row["finding"] = findings[0] if findings else None
+    if caught_by:
+        return row | {"status": status.OK, "reason": None}
+    if executor == "cuda" and (entry.sanitize is None or entry.sanitize["status"] == status.UNAVAILABLE):
+        why = entry.sanitize["reason"] if entry.sanitize else "compute-sanitizer was not run"
+        return row | {"status": status.UNAVAILABLE, "reason": f"passed, as a race may by luck, and there is no sanitizer result: {why}"}
+    return row | {"status": status.FAILED, "reason": "passed unnoticed"}
+
+
+def _caught(record: Record) -> tuple[list[str], list[str]]:
+    """What caught a broken kernel, and messages about it with what and where; findings say more than wrong values."""
+    if record["status"] != status.FAILED:
+        return [], []
+    failures, findings = record.get("failures") or [], record.get("findings") or []
+    caught_by = [_CAUGHT_BY_TEST[failure["test"]] for failure in failures]
+    caught_by += [finding["kind"] for finding in findings]
+    messages = [_describe_finding(finding) for finding in findings]
+    messages += [f"{failure['test']}, {failure['problem']}: {failure['message']}" for failure in failures]
+    if not caught_by:
+        caught_by, messages = ["fault"], [record["reason"] or "the check failed"]
+    return caught_by, messages
+
+
+def _sanitizer_errors(record: Record) -> tuple[list[str], list[str]]:
+    tools = {name: tool for name, tool in (record.get("tools") or {}).items() if tool["errors"]}
+    return list(tools), [f"{name}: {tool.get('first') or 'no text'}" for name, tool in tools.items()]
+
+
+def _describe_finding(finding: Record) -> str:
+    place = ""
+    if finding.get("file"):
+        place = f"{finding['file']}:{finding['line']}: " if finding.get("line") else f"{finding['file']}: "
+    return f"{place}{finding['kind'].replace('_', ' ')}: {finding['message']}"
+
+
+# ---- timings.csv
+
+
+def timing_rows(records: Sequence[VariantRecords], checks: Sequence[Row]) -> list[Row]:
+    """timings.csv: the rows of every variant's bench.
+
+    A time taken with another cubin than the one that is built and checked stays visible, but is `skipped` with the
+    flag `other_cubin` or `unchecked`, and so is not ranked.
+    """
+    checked = {row["variant"]: row for row in checks if row["executor"] == "cuda"}
+    rows = []
+    for entry in records:
+        if entry.broken:
+            continue
+        for timing in entry.bench:
+            row = dict(timing)
+            flag, reason = _mistrusted(entry, row, checked.get(entry.variant.name))
+            if row["status"] == status.OK and flag:
+                row |= {"status": status.SKIPPED, "reason": reason}
+                row["flags"] = " ".join(filter(None, [row.get("flags"), flag]))
+            rows.append(row)
+    return rows
+
+
+def _mistrusted(entry: VariantRecords, timing: Row, check: Row | None) -> tuple[str | None, str | None]:
+    """A flag and the reason why a time says nothing about the kernel as built and checked, or two times None."""
+    if entry.variant.kind not in ("kernel", "probe"):
+        return None, None
+    timed, built = timing.get("cubin_sha256"), (entry.build or {}).get("cubin_sha256")
+    if not timed or timed != built:
+        used, now = (str(digest)[:12] if digest else "unknown" for digest in (timed, built))
+        return "other_cubin", f"timed with another cubin ({used}) than is built now ({now}): not ranked"
+    if entry.variant.kind == "probe":
+        return None, None
+    if check is None or check["status"] != status.OK:
+        state = "not run" if check is None else f"{check['status']}: {check['reason']}"
+        return "unchecked", f"the check of this cubin on the GPU is not ok ({state}): not ranked"
+    return None, None
+
+
+# ---- counters.csv
+
+
+def counter_rows(records: Sequence[VariantRecords]) -> list[Row]:
+    """counters.csv: each counter of each variant and shape, the emulator's figure beside Nsight Compute's.
+
+    Sums (names that end in `.sum`) are added over a variant's launches; of any other metric the longest launch
+    counts. A figure that is missing is null, and the reason says why.
+    """
+    rows = []
+    for entry in records:
+        if not entry.broken:
+            rows += _variant_counters(entry)
+    return rows
+
+
+def counter_name(name: str) -> str:
+    """A counter by Nsight Compute's full name, with its `.sum`; our own `ptx_` names stay as they are."""
+    return name if name.startswith("ptx_") or "." in name else f"{name}.sum"
+
+
+def _variant_counters(entry: VariantRecords) -> list[Row]:
+    emulated, emulator_reason = _emulated(entry)
+    measured, ncu_reason = _measured(entry)
+    digest = _joint_digest([(entry.count or {}).get("digest"), *(row.get("digest") for row in entry.profile)])
+    rows: list[Row] = []
+    for shape in dict.fromkeys([*emulated, *measured]):
+        for counter in dict.fromkeys([*emulated.get(shape, {}), *measured.get(shape, {})]):
+            ours = emulated.get(shape, {}).get(counter)
+            theirs = measured.get(shape, {}).get(counter, {})
+            missing = []
+            if ours is None:
+                missing.append(f"emulator: {emulator_reason or _why_missing(shape in emulated, 'run')}")
+            if theirs.get("value") is None:
+                missing.append(
+                    f"ncu: {theirs.get('reason') or ncu_reason or _why_missing(shape in measured, 'profiled')}"
+                )
+            rows.append(
+                {
+                    "variant": entry.variant.name,
+                    **_shape_columns(shape),
+                    "counter": counter,
+                    "emulator": ours,
+                    "ncu": theirs.get("value"),
+                    "unit": theirs.get("unit"),
+                    "status": status.OK if len(missing) < 2 else status.UNAVAILABLE,
+                    "reason": "; ".join(missing) or None,
+                    "digest": digest,
+                }
+            )
+    failed = next((row for row in entry.profile if row["status"] == status.FAILED), None)
+    if failed:
+        rows.append(_no_counters(entry, status.FAILED, f"profile: {failed['reason']}", digest))
+    elif not rows and (entry.count or entry.profile):
+        reasons = [f"emulator: {emulator_reason}"] if emulator_reason else []
+        reasons += [f"ncu: {ncu_reason}"] if ncu_reason else []
+        states = [(entry.count or {}).get("status"), *(row["status"] for row in entry.profile)]
+        rows.append(_no_counters(entry, _worst(filter(None, states)), "; ".join(reasons) or None, digest))
+    return rows
+
+
+def _no_counters(entry: VariantRecords, state: str, reason: str | None, digest: str | None) -> Row:
+    return {
+        "variant": entry.variant.name,
+        "counter": ANY_COUNTER,
+        "status": state,
+        "reason": reason,
+        "digest": digest,
+    }
+
+
+def _why_missing(shape_known: bool, verb: str) -> str:
+    return "doesn't count this" if shape_known else f"not {verb} at this shape"
+
+
+def _emulated(entry: VariantRecords) -> tuple[dict[Shape, dict[str, int]], str | None]:
+    """Counters by shape and name, or the reason why there are none."""
+    record = entry.count
+    if record is None:
+        return {}, "not counted" if entry.variant.compiled else "a library's kernels have no source here"
+    if record["status"] != status.OK:
+        return {}, record["reason"] or record["status"]
+    by_shape = {}
+    for shape in record.get("shapes", []):
+        counters = {counter_name(name): value for name, value in shape["counters"].items()}
+        by_shape[shape["m"], shape["n"], shape["k"]] = counters
+    return by_shape, None
+
+
+def _measured(entry: VariantRecords) -> tuple[dict[Shape, dict[str, Row]], str | None]:
+    """Value, unit and reason of each metric by shape and name, or the reason why there are none."""
+    if not entry.profile:
+        return {}, "not profiled"
+    rows = [row for row in entry.profile if row.get("m") is not None and row["metric"] != ANY_COUNTER]
+    if not rows:
+        return {}, entry.profile[0]["reason"] or entry.profile[0]["status"]
+    by_shape: dict[Shape, dict[str, Row]] = {}
+    for shape in dict.fromkeys((row["m"], row["n"], row["k"]) for row in rows):
+        here = [row for row in rows if (row["m"], row["n"], row["k"]) == shape]
+        longest = _longest_launch(here)
+        metrics = {}
+        for name in dict.fromkeys(row["metric"] for row in here):
+            launches = [row for row in here if row["metric"] == name]
+            metrics[counter_name(name)] = _over_launches(name, launches, longest)
+        by_shape[shape] = metrics
+    return by_shape, None
+
+
+def _over_launches(name: str, launches: Sequence[Row], longest: int | None) -> Row:
+    if not counter_name(name).endswith(".sum"):
+        launches = [row for row in launches if row.get("launch") == longest] or launches[:1]
+    values = [row.get("value") for row in launches]
+    reason = next((row["reason"] for row in launches if row.get("value") is None), None)
+    return {
+        "value": None if None in values else sum(values),
+        "unit": launches[0].get("unit"),
+        "reason": reason,
+    }
+
+
+def _longest_launch(rows: Sequence[Row]) -> int | None:
+    durations = {
+        row.get("launch"): row["value"]
+        for row in rows
+        if row["metric"] == _DURATION and row.get("value") is not None
+    }
+    return max(durations, key=durations.__getitem__) if durations else rows[0].get("launch")
+
+
+# ---- summary.csv
+
+
+def summary_rows(
+    records: Sequence[VariantRecords], checks: Sequence[Row], timings: Sequence[Row], headline_shape: Shape
+) -> list[Row]:
+    """summary.csv: a row for each variant that isn't broken, at `headline_shape` with a cold cache.
+
+    The status is the worst of the variant's stages (failed, then unavailable, then skipped). One executor that
+    passed is enough for ok, and a machine that can't time or profile takes nothing from a variant that it checked:
+    the columns stay empty and the reason says why. A variant that nothing checked is never ok; a baseline, which
+    nothing checks here, is ok when it was timed.
+    """
+    rows = []
+    for entry in records:
+        if entry.broken:
+            continue
+        own_checks = [row for row in checks if row["variant"] == entry.variant.name]
+        own_timings = [row for row in timings if row["variant"] == entry.variant.name]
+        headline = _headline(own_timings, headline_shape)
+        state, reason = _summary_status(entry, own_checks, own_timings, headline, headline_shape)
+        rows.append(
+            {
+                "variant": entry.variant.name,
+                "kind": entry.variant.kind,
+                "article_ids": " ".join(entry.variant.articles) or None,
+                "arithmetic": entry.variant.arithmetic,
+                **_shape_columns(headline_shape),
+                **_speed(entry, headline),
+                "limiter": limiter(entry.profile, headline_shape),
+                **resources(entry.build),
+                "check": check_text(own_checks),
+                "status": state,
+                "reason": reason,
+                "digest": _joint_digest(
+                    [
+                        (entry.build or {}).get("digest"),
+                        *(row.get("digest") for row in own_checks),
+                        *(row.get("digest") for row in entry.bench),
+                        *(row.get("digest") for row in entry.profile),
+                    ]
+                ),
+            }
+        )
+    return rows
+
+
+def _headline(timings: Sequence[Row], shape: Shape) -> Row | None:
+    """The cold row at `shape`; a row that stands for all shapes (no m) where there is none."""
+    fitting = [row for row in timings if (row.get("m"), row.get("n"), row.get("k")) == shape]
+    cold = [row for row in fitting if row.get("cache") in ("cold", None)]
+    return next(iter(cold or [row for row in timings if row.get("m") is None]), None)
+
+
+def _speed(entry: VariantRecords, headline: Row | None) -> Row:
+    empty = dict.fromkeys(("time_ms", "tflops", "percent_of_peak", "percent_of_baseline"))
+    if headline is None or _unranked(headline):
+        return empty
+    ratio = headline.get("ratio")
+    if ratio is None and BASELINES.get(entry.variant.arithmetic) == entry.variant.name:
+        ratio = 1.0
+    return {
+        "time_ms": headline.get("time_ms_median"),
+        "tflops": headline.get("tflops"),
+        "percent_of_peak": headline.get("percent_of_peak"),
+        "percent_of_baseline": None if ratio is None else 100.0 * ratio,
+    }
+
+
+def _unranked(timing: Row) -> bool:
+    flags = set((timing.get("flags") or "").split())
+    return timing["status"] != status.OK or bool(flags & UNRANKED_FLAGS)
+
+
+def _summary_status(
+    entry: VariantRecords,
+    checks: Sequence[Row],
+    timings: Sequence[Row],
+    headline: Row | None,
+    shape: Shape,
+) -> tuple[str, str | None]:
+    failures = [f"{stage}: {reason}" for stage, reason in failed_stages(entry, checks, timings)]
+    if failures:
+        return status.FAILED, "; ".join(failures)
+    base, reasons = _correctness(entry, checks)
+    if base != status.OK:
+        return base, "; ".join(reasons)
+    timing_state, timing_reason = _timing_state(entry, headline, shape)
+    if timing_reason:
+        reasons.append(timing_reason)
+    if entry.profile and timing_state == status.OK:
+        lacking = next((row for row in entry.profile if row["status"] != status.OK), None)
+        if lacking and not any(row["status"] == status.OK for row in entry.profile):
+            reasons.append(f"profile {lacking['status']}: {lacking['reason']}")
+    if entry.variant.kind not in ("kernel", "probe"):
+        return timing_state, "; ".join(reasons) or None
+    state = status.SKIPPED if timing_state == status.SKIPPED else status.OK
+    return state, "; ".join(reasons) or None
+
+
+def failed_stages(
+    entry: VariantRecords, checks: Sequence[Row], timings: Sequence[Row]
+) -> list[tuple[str, str]]:
+    """Stage and reason of everything that failed for a variant; one line a stage."""
+    found: dict[str, str] = {}
+    if entry.build and entry.build["status"] == status.FAILED:
+        found["compile"] = entry.build["reason"]
+    for row in checks:
+        if row["status"] == status.FAILED:
+            found[f"check on {row['executor']}"] = row["reason"]
+    for stage, rows in (("bench", timings), ("profile", entry.profile)):
+        bad = [row for row in rows if row["status"] == status.FAILED]
+        if bad:
+            more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
+            found[stage] = f"{bad[0]['reason']}{more}"
+    for stage, record in (("count", entry.count), ("sanitize", entry.sanitize)):
+        if record and record["status"] == status.FAILED:
+            found[stage] = record["reason"]
+    return [(stage, reason or "no reason given") for stage, reason in found.items()]
+
+
+def _correctness(entry: VariantRecords, checks: Sequence[Row]) -> tuple[str, list[str]]:
+    """Whether anything vouches for the variant's results, with what doesn't."""
+    if entry.variant.kind not in ("kernel", "probe"):
+        return status.OK, []
+    if entry.build is None:
+        return status.UNAVAILABLE, ["not run: no record of its build"]
+    if entry.build["status"] != status.OK:
+        return entry.build["status"], [f"compile: {entry.build['reason']}"]
+    if entry.variant.kind == "probe" and not checks:
+        return status.OK, []
+    if not checks:
+        return status.UNAVAILABLE, ["not checked: no record of a check"]
+    lacking = [row for row in checks if row["status"] != status.OK]
+    reasons = [f"check on {row['executor']} {row['status']}: {row['reason']}" for row in lacking]
+    if len(lacking) < len(checks):
+        return status.OK, reasons
+    return _worst(row["status"] for row in checks), reasons
+
+
+def _timing_state(entry: VariantRecords, headline: Row | None, shape: Shape) -> tuple[str, str | None]:
+    size = shape_text(shape)
+    if headline is None:
+        return (
+            status.UNAVAILABLE,
+            f"not timed at {size}" if entry.bench else "time unavailable: no record of bench",
+        )
+    if headline["status"] != status.OK:
+        return headline["status"], f"time {headline['status']}: {headline['reason']}"
+    if _unranked(headline):
+        return status.OK, f"time at {size} implausible (over the peak): not ranked"
+    return status.OK, None
+
+
+def check_text(checks: Sequence[Row]) -> str | None:
+    """`300/300 emulator, cuda unavailable`: shapes that passed with exact and with rounded data, by executor."""
+    parts = []
+    for row in checks:
+        counted = row.get("shapes") and row.get("exact_passed") is not None
+        if counted:
+            parts.append(f"{passed(row)}/{row['shapes']} {row['executor']}")
+        else:
+            parts.append(f"{row['executor']} {row['status']}")
+    return ", ".join(parts) or None
+
+
+def passed(row: Row) -> int:
+    """Shapes of a row of checks.csv that passed both ways."""
+    return min(row.get("exact_passed") or 0, row.get("rounded_passed") or 0)
+
+
+def resources(build: Record | None) -> Row:
+    """Registers, spills, shared memory and occupancy of the launch that takes most registers."""
+    entries = list(((build or {}).get("entries") or {}).values())
+    if not entries:
+        return {}
+    widest = max(entries, key=lambda entry: entry["registers"] or 0)
+    return {
+        "registers": widest["registers"],
+        "spill_bytes": _sum_known(widest.get("spill_store_bytes"), widest.get("spill_load_bytes")),
+        "shared_bytes": _sum_known(widest.get("shared_static_bytes"), widest.get("shared_dynamic_bytes")),
+        "occupancy": widest.get("occupancy"),
+        "occupancy_limit": widest.get("occupancy_limit"),
+    }
+
+
+def limiter(profile: Sequence[Row], shape: Shape) -> str | None:
+    """What keeps the longest launch at `shape` from being faster, or None without a profile of it.
+
+    The highest of Nsight Compute's throughputs of SM, L1, L2 and DRAM; where none reaches 60 % of its peak, latency
+    (the threshold of Nsight Compute's own speed-of-light rule).
+    """
+    here = [row for row in profile if (row.get("m"), row.get("n"), row.get("k")) == shape]
+    if not here:
+        return None
+    launch = _longest_launch(here)
+    highest: tuple[float, str] | None = None
+    for row in here:
+        name = next((text for prefix, text in _THROUGHPUTS.items() if row["metric"].startswith(prefix)), None)
+        if name and row.get("launch") == launch and row.get("value") is not None:
+            highest = max(highest or (0.0, ""), (row["value"], name))
+    if highest is None:
+        return None
+    percent, name = highest
+    return (
+        f"{name} ({percent:.0f} %)"
+        if percent >= _LATENCY_BELOW_PERCENT
+        else f"latency ({name} {percent:.0f} %)"
+    )
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """`4096^3`, or `16 x 11008 x 4096` where the sides differ."""
+    m, n, k = (int(side) for side in shape)
+    return f"{m}^3" if m == n == k else f"{m} x {n} x {k}"
+
+
+def _shape_columns(shape: Shape) -> Row:
+    return dict(zip(("m", "n", "k"), shape, strict=True))
+
+
+def _worst(states: Iterable[str]) -> str:
+    return min(states, key=_WORST_FIRST.index)
+
+
+def _joint_digest(digests: Iterable[str | None]) -> str | None:
+    known = sorted({digest for digest in digests if digest})
+    if len(known) < 2:
+        return known[0] if known else None
+    return sha256_of(known)[:16]
+
+
+def _first_known(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _sum_known(*values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

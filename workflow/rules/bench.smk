@@ -1,0 +1,60 @@
+# bench: timings against the baseline in the same process. With no GPU one job says so for every variant.
+if TARGET.has_gpu:
+
+    def checked_inputs(wildcards):
+        """What a kernel must have before it may be timed; a baseline has no kernel of ours."""
+        variant = wildcards.variant
+        if variant not in COMPILED:
+            return []
+        return [f"{RESULTS}/build/{variant}.json", f"{RESULTS}/check/cuda/{variant}.json"]
+
+    def checked_options(wildcards):
+        """The same as options of the command."""
+        files = checked_inputs(wildcards)
+        return ["--build", files[0], "--check", files[1]] if files else []
+
+    rule bench:
+        output:
+            table=f"{RESULTS}/bench/{{variant}}.csv",
+            samples=f"{RESULTS}/bench/{{variant}}.samples.csv",
+        input:
+            kernel_files,
+            checked_inputs,
+            modules("bench"),
+        log:
+            f"{RESULTS}/logs/bench/{{variant}}.log",
+        conda:
+            "../../environment.yml"
+        # All cores of the run, so that no compiler runs beside a timing.
+        threads: workflow.cores or 1
+        params:
+            checked=checked_options,
+            settings=settings("preset", "seed", "headline_shape", "bench"),
+            device=TARGET.fingerprint,
+            entry=entry_text,
+        resources:
+            gpu=1,
+        shell:
+            "python3 -m gemmlab bench --variant {wildcards.variant:q} {params.checked:q} --output {output.table:q}"
+            " --samples {output.samples:q} --settings {params.settings:q} 2>&1 | tee {log:q}"
+
+else:
+
+    rule unavailable:
+        output:
+            expand(f"{RESULTS}/{{stage}}/{{variant}}.csv", stage=["bench", "profile"], variant=TIMED),
+        input:
+            modules("unavailable"),
+        log:
+            f"{RESULTS}/logs/unavailable.log",
+        conda:
+            "../../environment.yml"
+        params:
+            results=RESULTS,
+            device=TARGET.slug,
+            variants=TIMED,
+            reason="this run has no GPU",
+        shell:
+            "for stage in bench profile; do"
+            " python3 -m gemmlab unavailable --device {params.device:q} --stage $stage --reason {params.reason:q}"
+            " --variants {params.variants:q} --output-dir {params.results:q}; done 2>&1 | tee {log:q}"

@@ -1,0 +1,36 @@
+# check: each variant against the float64 reference; on a GPU run on both executors.
+def needs_emulator(wildcards):
+    """The emulator's library, for the executor that is one."""
+    return rules.emulator.output if wildcards.executor == "emulator" else []
+
+
+def gpus_of_executor(wildcards):
+    """A check on the card takes it; one on the emulator doesn't."""
+    return 1 if wildcards.executor == "cuda" else 0
+
+
+rule check:
+    output:
+        f"{RESULTS}/check/{{executor}}/{{variant}}.json",
+    input:
+        kernel_files,
+        modules("check"),
+        needs_emulator,
+        build=rules.compile.output.record,
+    log:
+        f"{RESULTS}/logs/check/{{executor}}/{{variant}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        shapes=config["check"]["shapes"],
+        repeated_shapes=config["check"]["repeated_shapes"],
+        time_limit=config["check"].get("time_limit_s", 240),
+        seed=config["seed"],
+        entry=entry_text,
+    resources:
+        gpu=gpus_of_executor,
+    shell:
+        "python3 -m gemmlab check --variant {wildcards.variant:q} --executor {wildcards.executor:q}"
+        " --build {input.build:q} --output {output:q} --shapes {params.shapes}"
+        " --repeated-shapes {params.repeated_shapes} --seed {params.seed} --time-limit {params.time_limit}"
+        " 2>&1 | tee {log:q}"

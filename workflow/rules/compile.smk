@@ -1,0 +1,38 @@
+# compile: one PTX for both executors, the cubin that ptxas makes of it, and what it costs in registers and so on.
+rule compile:
+    output:
+        ptx=f"{RESULTS}/build/{{variant}}.ptx",
+        cubin=f"{RESULTS}/build/{{variant}}.cubin",
+        record=f"{RESULTS}/build/{{variant}}.json",
+    input:
+        kernel_files,
+        modules("compile"),
+    log:
+        f"{RESULTS}/logs/compile/{{variant}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        architecture=TARGET.architecture,
+        nvcc=config["nvcc"],
+        toolkit=TARGET.nvcc,
+        entry=entry_text,
+    shell:
+        "python3 -m gemmlab compile --variant {wildcards.variant:q} --architecture {params.architecture:q}"
+        " --nvcc {params.nvcc:q} --ptx {output.ptx:q} --cubin {output.cubin:q} --record {output.record:q}"
+        " 2>&1 | tee {log:q}"
+
+
+# The emulator is built once; its file names the library, whose name holds a digest of the C++ sources.
+rule emulator:
+    output:
+        f"{RESULTS}/build/emulator.txt",
+    input:
+        emulator_sources(),
+        modules("emulator_build"),
+    log:
+        f"{RESULTS}/logs/emulator.log",
+    conda:
+        "../../environment.yml"
+    threads: 2
+    shell:
+        "python3 -m gemmlab.emulator_build > {output:q} 2> {log:q}"

@@ -1,0 +1,16 @@
+# environment: what this machine is. Joined at publish, never an input of a stage that measures.
+rule environment:
+    output:
+        f"{RESULTS}/environment/environment.json",
+    input:
+        modules("environment"),
+    log:
+        f"{RESULTS}/logs/environment.log",
+    conda:
+        "../../environment.yml"
+    params:
+        device=TARGET.slug,
+        commit=git_head(),
+        fingerprint=TARGET.fingerprint,
+    shell:
+        "python3 -m gemmlab environment --device {params.device:q} --output {output:q} 2>&1 | tee {log:q}"

@@ -1,0 +1,24 @@
+# sanitize: compute-sanitizer's four tools. Broken kernels always, the others in the preset full.
+SANITIZED = [] if not TARGET.has_gpu else CHECKED if config["preset"] == "full" else BROKEN
+
+
+rule sanitize:
+    output:
+        f"{RESULTS}/sanitize/{{variant}}.json",
+    input:
+        kernel_files,
+        modules("sanitize"),
+        build=rules.compile.output.record,
+    log:
+        f"{RESULTS}/logs/sanitize/{{variant}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        settings=settings("preset", "seed"),
+        device=TARGET.fingerprint,
+        entry=entry_text,
+    resources:
+        gpu=1,
+    shell:
+        "python3 -m gemmlab sanitize --variant {wildcards.variant:q} --build {input.build:q} --output {output:q}"
+        " --settings {params.settings:q} 2>&1 | tee {log:q}"
