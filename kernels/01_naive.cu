@@ -1,10 +1,12 @@
-// Idea: one thread computes one element of C and fetches everything that it needs from global memory.
+// Idea: one thread computes one element of C and fetches everything that it needs from global
+//       memory.
 // Tile: none; a block of BLOCK_X x BLOCK_Y threads covers as many elements of C.
 // Budget: no shared memory; two loads for each multiply-add.
-// Expect: the load-store unit is the limiter; L1 and L2 serve what neighbours ask for again. With a block 16
-//         wide a warp spans two rows of C: 16 addresses of B, each wanted twice, and 2 addresses of A.
-// From: article A, S1 (16x16). A 32x32 block is A's second, "more hidden" case of S4: as many threads as
-//       tile32, one output each, and nothing kept close by.
+// Expect: the load-store unit is the limiter; L1 and L2 serve what neighbours ask for again.
+//         With a block 16 wide a warp spans two rows of C: 16 addresses of B, each wanted
+//         twice, and 2 addresses of A.
+// From: article A, S1 (16x16). A 32x32 block is A's second, "more hidden" case of S4: as many
+//       threads as tile32, one output each, and nothing kept close by.
 #include "common/epilogue.cuh"
 #include "common/restrict.cuh"
 
@@ -20,7 +22,8 @@ static_assert(BLOCK_X * BLOCK_Y <= 1024, "a block has at most 1024 threads");
 extern "C" __global__ void __launch_bounds__(BLOCK_X * BLOCK_Y)
     gemm(int m, int n, int k, float alpha, const float* MAYBE_RESTRICT a, int lda,
          const float* MAYBE_RESTRICT b, int ldb, float beta, float* MAYBE_RESTRICT c, int ldc) {
-    // Neighbouring lanes take neighbouring columns, so that a warp's loads of B and stores of C coalesce.
+    // Neighbouring lanes take neighbouring columns, so that a warp's loads of B and stores of C
+    // coalesce.
     const int row = blockIdx.y * BLOCK_Y + threadIdx.y;
     const int column = blockIdx.x * BLOCK_X + threadIdx.x;
     if (row >= m || column >= n) {

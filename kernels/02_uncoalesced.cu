@@ -1,7 +1,9 @@
-// Idea: the naive kernel with its two indices swapped: neighbouring lanes take neighbouring *rows* of C.
+// Idea: the naive kernel with its two indices swapped: neighbouring lanes take neighbouring
+//       *rows* of C.
 // Tile: none; a block of BLOCK x BLOCK threads covers as many elements of C.
 // Budget: no shared memory; two loads for each multiply-add, as in naive.
-// Expect: a warp's load of A touches 16 rows, so 16 sectors where naive needs 2; stores scatter as well.
+// Expect: a warp's load of A touches 16 rows, so 16 sectors where naive needs 2; stores scatter
+//         as well.
 // From: article C, S20. Compare with: naive.
 #include "common/epilogue.cuh"
 

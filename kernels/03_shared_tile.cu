@@ -1,11 +1,13 @@
-// Idea: a block copies a TILE x TILE piece of A and of B into shared memory, where each element then serves
-//       TILE threads instead of being fetched from global memory TILE times.
+// Idea: a block copies a TILE x TILE piece of A and of B into shared memory, where each element
+//       then serves TILE threads instead of being fetched from global memory TILE times.
 // Tile: TILE x TILE x TILE, TILE^2 threads, one output each; two barriers for each tile of k.
 // Budget: 4 * TILE * (2 * TILE + PAD_A + PAD_B) bytes of shared memory; 1 accumulator.
-// Expect: two shared loads for each multiply-add: the load-store unit is the limiter, no longer L2 or DRAM.
-//         Unpadded, ptxas merges four neighbouring loads of A into one; a padded row loses the alignment
-//         for that and makes the stores of a 16-wide tile two-way conflicts.
-// From: articles A and B: S2 (padded), S3 (not padded), S4 (TILE 32), S5 (TILE 17). Compare with: naive.
+// Expect: two shared loads for each multiply-add: the load-store unit is the limiter, no longer
+//         L2 or DRAM. Unpadded, ptxas merges four neighbouring loads of A into one; a padded
+//         row loses the alignment for that and makes the stores of a 16-wide tile two-way
+//         conflicts.
+// From: articles A and B: S2 (padded), S3 (not padded), S4 (TILE 32), S5 (TILE 17). Compare
+//       with: naive.
 #include "common/epilogue.cuh"
 #include "common/restrict.cuh"
 #include "common/tile.cuh"
@@ -21,7 +23,8 @@
 #endif
 
 static_assert(TILE * TILE <= 1024, "a block has at most 1024 threads");
-static_assert(4 * TILE * (2 * TILE + PAD_A + PAD_B) <= 48 * 1024, "static shared memory ends at 48 KiB");
+static_assert(4 * TILE * (2 * TILE + PAD_A + PAD_B) <= 48 * 1024,
+              "static shared memory ends at 48 KiB");
 
 extern "C" __global__ void __launch_bounds__(TILE * TILE)
     gemm(int m, int n, int k, float alpha, const float* MAYBE_RESTRICT a, int lda,

@@ -1,9 +1,10 @@
-// Idea: the shared tile whose *loads* from global memory are uncoalesced: neighbouring lanes fetch from
-//       neighbouring rows. Everything after the load is as in 03_shared_tile.cu.
+// Idea: the shared tile whose *loads* from global memory are uncoalesced: neighbouring lanes
+//       fetch from neighbouring rows. Everything after the load is as in 03_shared_tile.cu.
 // Tile: TILE x TILE x TILE, TILE^2 threads, one output each.
 // Budget: 8 * TILE * (TILE + 1) bytes of shared memory; 1 accumulator.
-// Expect: a warp's load of a tile touches 16 sectors instead of 4; the gain of tiling is spent on them. The
-//         padding keeps the transposed stores free of bank conflicts, so that only global memory differs.
+// Expect: a warp's load of a tile touches 16 sectors instead of 4; the gain of tiling is spent
+//         on them. The padding keeps the transposed stores free of bank conflicts, so that only
+//         global memory differs.
 // From: article C, S20. Compare with: tile16_padded.
 #include "common/epilogue.cuh"
 #include "common/tile.cuh"
@@ -27,7 +28,8 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE)
 
     float sum = 0.0f;
     for (int first = 0; first < k; first += TILE) {
-        // The mistake: x, which counts through the lanes of a warp, chooses the row in both loads.
+        // The mistake: x, which counts through the lanes of a warp, chooses the row in both
+        // loads.
         a_tile[x][y] = load_or_zero(a, lda, block_row + x, first + y, m, k);
         b_tile[x][y] = load_or_zero(b, ldb, first + x, block_column + y, k, n);
         __syncthreads();

@@ -1,10 +1,12 @@
-// Idea: each thread keeps a TM x TN patch of C in registers, so that one shared load feeds several
-//       multiply-adds (2x2: 4 loads for 4, 4x4: 8 for 16, 8x8: 16 for 64).
-// Tile: BM x BN x BK with BM = THREADS_Y * TM and BN = THREADS_X * TN; THREADS_X * THREADS_Y threads.
-// Budget: 4 * (BM * (BK + PAD_A) + BK * (BN + PAD_B)) bytes of shared memory; TM * TN accumulators and
-//         TM + TN operands in registers.
-// Expect: bound by shared loads up to 4x4, by the issue of multiply-adds at 8x8; 16x16 needs 256
-//         accumulators of at most 255 registers and spills.
+// Idea: each thread keeps a TM x TN patch of C in registers, so that one shared load feeds
+//       several multiply-adds (2x2: 4 loads for 4, 4x4: 8 for 16, 8x8: 16 for 64).
+// Tile: BM x BN x BK with BM = THREADS_Y * TM and BN = THREADS_X * TN; THREADS_X * THREADS_Y
+//       threads.
+// Budget: 4 * (BM * (BK + PAD_A) + BK * (BN + PAD_B)) bytes of shared memory; TM * TN
+//         accumulators and TM + TN operands in registers.
+// Expect: bound by shared loads up to 4x4, by the issue of multiply-adds at 8x8; 16x16 needs
+//         256 accumulators of at most 255 registers and spills, as does 8x8 where MIN_BLOCKS =
+//         4 leaves 64 registers.
 // From: article A, S9 to S12. Compare with: tile16.
 #include "common/epilogue.cuh"
 #include "common/restrict.cuh"
@@ -32,6 +34,14 @@
 #define PAD_B 0
 #endif
 
+// Blocks that an SM must hold: the more, the fewer registers for each thread. Left out, ptxas
+// chooses freely.
+#ifdef MIN_BLOCKS
+#define BOUNDS THREADS, MIN_BLOCKS
+#else
+#define BOUNDS THREADS
+#endif
+
 constexpr int BM = THREADS_Y * TM;
 constexpr int BN = THREADS_X * TN;
 constexpr int THREADS = THREADS_X * THREADS_Y;
@@ -40,7 +50,7 @@ static_assert(THREADS <= 1024, "a block has at most 1024 threads");
 static_assert(4 * (BM * (BK + PAD_A) + BK * (BN + PAD_B)) <= 48 * 1024,
               "static shared memory ends at 48 KiB");
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(BOUNDS)
     gemm(int m, int n, int k, float alpha, const float* MAYBE_RESTRICT a, int lda,
          const float* MAYBE_RESTRICT b, int ldb, float beta, float* MAYBE_RESTRICT c, int ldc) {
     __shared__ float a_tile[BM][BK + PAD_A];

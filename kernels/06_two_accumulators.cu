@@ -1,9 +1,9 @@
-// Idea: the inner loop of the shared tile unrolled by two into two accumulators, so that two chains of
-//       multiply-adds run side by side and neither waits for the other.
+// Idea: the inner loop of the shared tile unrolled by two into two accumulators, so that two
+//       chains of multiply-adds run side by side and neither waits for the other.
 // Tile: TILE x TILE x TILE, TILE^2 threads, one output each.
 // Budget: 8 * TILE * TILE bytes of shared memory; 2 accumulators.
-// Expect: little: with 16 warps or more on a scheduler's hands the chain's latency is hidden anyway. The sum is
-//         taken in another order, so it rounds differently from tile16.
+// Expect: little: with 16 warps or more on a scheduler's hands the chain's latency is hidden
+//         anyway. The sum is taken in another order, so it rounds differently from tile16.
 // From: article B, S6. Compare with: tile16.
 #include "common/epilogue.cuh"
 #include "common/tile.cuh"

@@ -1,9 +1,10 @@
-// Idea: the shared tile with a barrier after every product, "to be safe". The result is right: within a tile no
-//       thread writes what another reads.
-// Tile: TILE x TILE x TILE, TILE^2 threads, one output each; TILE + 2 barriers for each tile of k.
+// Idea: the shared tile with a barrier after every product, "to be safe". The result is right:
+//       within a tile no thread writes what another reads.
+// Tile: TILE x TILE x TILE, TILE^2 threads, one output each; TILE + 2 barriers for each tile of
+//       k.
 // Budget: 8 * TILE * TILE bytes of shared memory; 1 accumulator.
-// Expect: slower than tile16: warps wait for the slowest one sixteen times as often, and neither compiler may
-//         move or merge shared loads across a barrier.
+// Expect: slower than tile16: warps wait for the slowest one sixteen times as often, and
+//         neither compiler may move or merge shared loads across a barrier.
 // From: article C, S24. Compare with: tile16.
 #include "common/epilogue.cuh"
 #include "common/tile.cuh"

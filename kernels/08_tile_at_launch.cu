@@ -1,8 +1,11 @@
-// Idea: the tile's size is chosen at launch: it is the block's size, and the tiles lie in dynamic shared memory.
-// Tile: blockDim.x x blockDim.x x blockDim.x; a square block of at most 1024 threads, one output each.
-// Budget: 8 * blockDim.x^2 bytes of dynamic shared memory, which the launch must ask for; 1 accumulator.
-// Expect: slower than the same tile fixed at compile time: the inner loop can't be unrolled in full, its
-//         addresses are computed and no loads of A merge.
+// Idea: the tile's size is chosen at launch: it is the block's size, and the tiles lie in
+//       dynamic shared memory.
+// Tile: blockDim.x x blockDim.x x blockDim.x; a square block of at most 1024 threads, one
+//       output each.
+// Budget: 8 * blockDim.x^2 bytes of dynamic shared memory, which the launch must ask for; 1
+//         accumulator.
+// Expect: slower than the same tile fixed at compile time: the inner loop can't be unrolled in
+//         full, its addresses are computed and no loads of A merge.
 // From: article B, S8. Compare with: tile16 (and tile8, tile32), whose size the compiler knows.
 #include "common/epilogue.cuh"
 #include "common/tile.cuh"

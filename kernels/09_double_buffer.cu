@@ -1,11 +1,12 @@
-// Idea: two copies of the tiles. While a block multiplies one, the next waits in registers on its way from
-//       global memory and is stored into the other copy: one barrier for each tile of k instead of two.
+// Idea: two copies of the tiles. While a block multiplies one, the next waits in registers on
+//       its way from global memory and is stored into the other copy: one barrier for each tile
+//       of k instead of two.
 // Tile: TILE x TILE x TILE, TILE^2 threads, one output each.
 // Budget: 16 * TILE * TILE bytes of shared memory; 1 accumulator and 2 elements under way.
-// Expect: the latency of global memory overlaps the multiplications. That helps where few warps are resident;
-//         a full SM hides most of it already.
-// From: article B, S7, which announces this; its own listing overlaps nothing and computes something else:
-//       kernels/broken/double_buffer_listing.cu. Compare with: tile16.
+// Expect: the latency of global memory overlaps the multiplications. That helps where few warps
+//         are resident; a full SM hides most of it already.
+// From: article B, S7, which announces this; its own listing overlaps nothing and computes
+//       something else: kernels/broken/double_buffer_listing.cu. Compare with: tile16.
 #include "common/epilogue.cuh"
 #include "common/tile.cuh"
 
@@ -33,7 +34,8 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE)
     float sum = 0.0f;
     int current = 0;
     for (int first = 0; first < k; first += TILE) {
-        // Asked for before the multiplications, needed after them. Past the end of k these are zeros.
+        // Asked for before the multiplications, needed after them. Past the end of k these are
+        // zeros.
         const int next = first + TILE;
         const float next_a = load_or_zero(a, lda, row, next + x, m, k);
         const float next_b = load_or_zero(b, ldb, next + y, column, k, n);

@@ -1,5 +1,6 @@
-// Idea: double buffering by cp.async: the next tiles travel from global to shared memory by themselves while
-//       the block multiplies, without a register and without a store instruction.
+// Idea: double buffering by cp.async: the next tiles travel from global to shared memory by
+//       themselves while the block multiplies, without a register and without a store
+//       instruction.
 // Tile: TILE x TILE x TILE, TILE^2 threads, one output each; one barrier for each tile of k.
 // Budget: 16 * TILE * TILE bytes of shared memory; 1 accumulator.
 // Expect: as double_buffer, with fewer instructions between the multiplications.
@@ -15,10 +16,11 @@ static_assert(TILE * TILE <= 1024, "a block has at most 1024 threads");
 static_assert(16 * TILE * TILE <= 48 * 1024, "static shared memory ends at 48 KiB");
 
 // As load_or_zero, straight into shared memory.
-__device__ __forceinline__ void copy_or_zero(float* shared, const float* matrix, int pitch, int row,
-                                             int column, int rows, int columns) {
+__device__ __forceinline__ void copy_or_zero(float* shared, const float* matrix, int pitch,
+                                             int row, int column, int rows, int columns) {
     const bool inside = row < rows && column < columns;
-    cp_async4(shared, inside ? matrix + static_cast<size_t>(row) * pitch + column : matrix, inside);
+    cp_async4(shared, inside ? matrix + static_cast<size_t>(row) * pitch + column : matrix,
+              inside);
 }
 
 extern "C" __global__ void __launch_bounds__(TILE * TILE)

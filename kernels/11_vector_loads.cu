@@ -1,9 +1,12 @@
-// Idea: the register tile with 128-bit accesses: four elements for each load from global memory, each load from
-//       shared memory and each store. The tile of A is transposed on its way, so that a thread's rows are neighbours.
+// Idea: the register tile with 128-bit accesses: four elements for each load from global
+//       memory, each load from shared memory and each store. The tile of A is transposed on its
+//       way, so that a thread's rows are neighbours.
 // Tile: BM x BN x BK, a patch of TM x TN for each of (BM / TM) * (BN / TN) threads.
-// Budget: 4 * BK * (BM + 4 + BN) bytes of shared memory; TM * TN accumulators and TM + TN operands.
-// Expect: a quarter of register8x8's load instructions. Rows whose length or leading dimension is no multiple of
-//         4 take single loads: right for every shape, but slower; see vector_loads_only for what that saves.
+// Budget: 4 * BK * (BM + 4 + BN) bytes of shared memory; TM * TN accumulators and TM + TN
+//         operands.
+// Expect: a quarter of register8x8's load instructions. Rows whose length or leading dimension
+//         is no multiple of 4 take single loads: right for every shape, but slower; see
+//         vector_loads_only for what that saves.
 // From: article A, S13. Compare with: register8x8.
 #include "common/vector.cuh"
 
@@ -37,7 +40,8 @@ static_assert(4 * BK * (BM + 4 + BN) <= 48 * 1024, "static shared memory ends at
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm(int m, int n, int k, float alpha, const float* __restrict__ a, int lda,
          const float* __restrict__ b, int ldb, float beta, float* __restrict__ c, int ldc) {
-    // Four columns of padding keep rows aligned and put the two halves of a transposed store in different banks.
+    // Four columns of padding keep rows aligned and put the two halves of a transposed store in
+    // different banks.
     __shared__ __align__(16) float a_tile[BK][BM + 4];
     __shared__ __align__(16) float b_tile[BK][BN];
     const int thread = threadIdx.x;
@@ -76,7 +80,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
 #pragma unroll
             for (int j = 0; j < TN; j += 4) {
-                unpack4(b_part + j, *reinterpret_cast<const float4*>(&b_tile[p][patch_column + j]));
+                unpack4(b_part + j,
+                        *reinterpret_cast<const float4*>(&b_tile[p][patch_column + j]));
             }
 #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -93,8 +98,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < TM; ++i) {
 #pragma unroll
         for (int j = 0; j < TN; j += 4) {
-            store4(c, ldc, block_row + patch_row + i, block_column + patch_column + j, m, n, &sums[i][j],
-                   alpha, beta);
+            store4(c, ldc, block_row + patch_row + i, block_column + patch_column + j, m, n,
+                   &sums[i][j], alpha, beta);
         }
     }
 }

@@ -1,9 +1,11 @@
 // Idea: vector_loads without its path for single elements: every access is 128 bits wide.
 // Tile: BM x BN x BK, a patch of TM x TN for each of (BM / TM) * (BN / TN) threads.
-// Budget: 4 * BK * (BM + 4 + BN) bytes of shared memory; TM * TN accumulators and TM + TN operands.
-// Expect: fewer instructions and no branch between global and shared memory. The price: K, N and every leading
-//         dimension must be multiples of 4 and the matrices aligned to 16 bytes, which the catalogue demands;
-//         kernels/broken/vector_loads_without_tail.cu shows what happens to those who don't.
+// Budget: 4 * BK * (BM + 4 + BN) bytes of shared memory; TM * TN accumulators and TM + TN
+//         operands.
+// Expect: fewer instructions and no branch between global and shared memory. The price: K, N
+//         and every leading dimension must be multiples of 4 and the matrices aligned to 16
+//         bytes, which the catalogue demands; kernels/broken/vector_loads_without_tail.cu shows
+//         what happens to those who don't.
 // From: article A, S13. Compare with: vector_loads.
 #include "common/vector.cuh"
 
@@ -37,7 +39,8 @@ static_assert(4 * BK * (BM + 4 + BN) <= 48 * 1024, "static shared memory ends at
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm(int m, int n, int k, float alpha, const float* __restrict__ a, int lda,
          const float* __restrict__ b, int ldb, float beta, float* __restrict__ c, int ldc) {
-    // Four columns of padding keep rows aligned and put the two halves of a transposed store in different banks.
+    // Four columns of padding keep rows aligned and put the two halves of a transposed store in
+    // different banks.
     __shared__ __align__(16) float a_tile[BK][BM + 4];
     __shared__ __align__(16) float b_tile[BK][BN];
     const int thread = threadIdx.x;
@@ -76,7 +79,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
 #pragma unroll
             for (int j = 0; j < TN; j += 4) {
-                unpack4(b_part + j, *reinterpret_cast<const float4*>(&b_tile[p][patch_column + j]));
+                unpack4(b_part + j,
+                        *reinterpret_cast<const float4*>(&b_tile[p][patch_column + j]));
             }
 #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -93,8 +97,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < TM; ++i) {
 #pragma unroll
         for (int j = 0; j < TN; j += 4) {
-            store4_aligned(c, ldc, block_row + patch_row + i, block_column + patch_column + j, m, n, &sums[i][j],
-                   alpha, beta);
+            store4_aligned(c, ldc, block_row + patch_row + i, block_column + patch_column + j, m,
+                           n, &sums[i][j], alpha, beta);
         }
     }
 }

@@ -1,10 +1,11 @@
-// Idea: a whole block computes one element of D = alpha A B^T + beta C. Each thread adds up every THREADS-th
-//       product, then a tree in shared memory joins the partial sums.
+// Idea: a whole block computes one element of D = alpha A B^T + beta C. Each thread adds up
+//       every THREADS-th product, then a tree in shared memory joins the partial sums.
 // Tile: 1 x 1, all of k; a block per element, so the grid is n x m.
 // Budget: 4 * THREADS bytes of shared memory; 1 accumulator; log2(THREADS) + 1 barriers.
-// Expect: no element is ever used twice by a block: 2 m n k loads leave L1. Blocks that live for a few
-//         microseconds spend much of their life starting and reducing.
-// From: article C, S16. B is stored n x k here, so that both rows are read side by side. Compare with: naive.
+// Expect: no element is ever used twice by a block: 2 m n k loads leave L1. Blocks that live
+//         for a few microseconds spend much of their life starting and reducing.
+// From: article C, S16. B is stored n x k here, so that both rows are read side by side.
+//       Compare with: naive.
 #include "common/epilogue.cuh"
 
 #ifndef THREADS
@@ -12,7 +13,8 @@
 #endif
 
 static_assert(THREADS <= 1024, "a block has at most 1024 threads");
-static_assert((THREADS & (THREADS - 1)) == 0, "the tree halves the block until one thread is left");
+static_assert((THREADS & (THREADS - 1)) == 0,
+              "the tree halves the block until one thread is left");
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm(int m, int n, int k, float alpha, const float* __restrict__ a, int lda,

@@ -1,9 +1,11 @@
-// Idea: one block for each element of D, as in 13_block_per_output.cu, but the lanes of a warp add up through
-//       shuffles: registers talk to registers, and shared memory carries one number for each warp.
+// Idea: one block for each element of D, as in 13_block_per_output.cu, but the lanes of a warp
+//       add up through shuffles: registers talk to registers, and shared memory carries one
+//       number for each warp.
 // Tile: 1 x 1, all of k; the grid is n x m.
-// Budget: 4 * THREADS / 32 bytes of shared memory; 1 accumulator; 1 barrier instead of log2(THREADS) + 1.
-// Expect: a shorter end for each block; loads, which dominate for large k, stay the same. The partial sums meet
-//         in another order than in the tree, so the last bits differ.
+// Budget: 4 * THREADS / 32 bytes of shared memory; 1 accumulator; 1 barrier instead of
+//         log2(THREADS) + 1.
+// Expect: a shorter end for each block; loads, which dominate for large k, stay the same. The
+//         partial sums meet in another order than in the tree, so the last bits differ.
 // From: article C, S16. Compare with: block_per_output.
 #include "common/epilogue.cuh"
 

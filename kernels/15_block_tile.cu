@@ -1,10 +1,14 @@
-// Idea: a block computes a BM x BN piece of D = alpha A B^T + beta C in steps of BK along k: every element that it
-//       loads serves a whole row or column of the piece. The counterpart of one block for each output.
+// Idea: a block computes a BM x BN piece of D = alpha A B^T + beta C in steps of BK along k:
+//       every element that it loads serves a whole row or column of the piece. The counterpart
+//       of one block for each output.
 // Tile: BM x BN x BK, a patch of TM x TN for each of (BM / TM) * (BN / TN) threads.
-// Budget: 4 * (BK + 1) * (BM + BN) bytes of shared memory; TM * TN accumulators; 2 barriers for each tile of k.
-// Expect: m n k (1/BM + 1/BN) loads leave L1 instead of 2 m n k. Small tiles lose reuse, large ones resident blocks.
-// From: article C, S17. B is stored n x k here, so both tiles are read along k; the column of padding keeps the
-//       walk down b_tile, whose lanes are BK apart, free of bank conflicts. Compare with: block_per_output.
+// Budget: 4 * (BK + 1) * (BM + BN) bytes of shared memory; TM * TN accumulators; 2 barriers for
+//         each tile of k.
+// Expect: m n k (1/BM + 1/BN) loads leave L1 instead of 2 m n k. Small tiles lose reuse, large
+//         ones resident blocks.
+// From: article C, S17. B is stored n x k here, so both tiles are read along k; the column of
+//       padding keeps the walk down b_tile, whose lanes are BK apart, free of bank conflicts.
+//       Compare with: block_per_output.
 #include "common/epilogue.cuh"
 #include "common/tile.cuh"
 
@@ -51,7 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
 #pragma unroll
         for (int p = 0; p < BK; ++p) {
-            // A thread's outputs lie THREADS_Y rows and THREADS_X columns apart: neighbours stay neighbours.
+            // A thread's outputs lie THREADS_Y rows and THREADS_X columns apart: neighbours
+            // stay neighbours.
             float a_part[TM];
             float b_part[TN];
 #pragma unroll

@@ -1,12 +1,14 @@
-// Idea: a level between block and thread. Each warp owns a WM x WN piece of the block's tile, so that its lanes
-//       share operands: 8 x 4 lanes with 8 x 8 outputs read 64 + 32 elements for 2048 multiply-adds.
-//       With GROUP > 1 there is a level above as well: blocks run in groups of GROUP rows of tiles, so that what
-//       is resident at one time covers a compact piece of C and its operands stay in L2.
-// Tile: BM x BN x BK; (BM / WM) * (BN / WN) warps; a lane's 8 x 8 outputs are four 4 x 4 patches in the four
-//       quarters of the warp's piece, which makes every 128-bit shared load free of bank conflicts.
+// Idea: a level between block and thread. Each warp owns a WM x WN piece of the block's tile,
+//       so that its lanes share operands: 8 x 4 lanes with 8 x 8 outputs read 64 + 32 elements
+//       for 2048 multiply-adds. With GROUP > 1 there is a level above as well: blocks run in
+//       groups of GROUP rows of tiles, so that what is resident at one time covers a compact
+//       piece of C and its operands stay in L2.
+// Tile: BM x BN x BK; (BM / WM) * (BN / WN) warps; a lane's 8 x 8 outputs are four 4 x 4
+//       patches in the four quarters of the warp's piece, which makes every 128-bit shared load
+//       free of bank conflicts.
 // Budget: 4 * BK * (BM + 4 + BN) bytes of shared memory; 64 accumulators and 16 operands.
-// Expect: fewer wavefronts of shared memory than vector_loads, bound by the issue of multiply-adds; GROUP pays
-//         where A and B together exceed L2.
+// Expect: fewer wavefronts of shared memory than vector_loads, bound by the issue of
+//         multiply-adds; GROUP pays where A and B together exceed L2.
 // From: articles B and C, S18. Compare with: vector_loads; three_level_tile with warp_tile.
 #include "common/vector.cuh"
 
@@ -42,7 +44,8 @@ static_assert(BM * BK % (4 * THREADS) == 0 && BN * BK % (4 * THREADS) == 0,
 static_assert(THREADS <= 1024, "a block has at most 1024 threads");
 static_assert(4 * BK * (BM + 4 + BN) <= 48 * 1024, "static shared memory ends at 48 KiB");
 
-// The block's tile in the order of groups: down GROUP rows of tiles, then one column of tiles to the right.
+// The block's tile in the order of groups: down GROUP rows of tiles, then one column of tiles
+// to the right.
 __device__ __forceinline__ int2 tile_of_block() {
     const int block = blockIdx.y * gridDim.x + blockIdx.x;
     const int first_row = block / (GROUP * gridDim.x) * GROUP;
@@ -93,8 +96,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int half = 0; half < 2; ++half) {
                 unpack4(a_part + 4 * half,
                         *reinterpret_cast<const float4*>(&a_tile[p][lane_row + half * (WM / 2)]));
-                unpack4(b_part + 4 * half,
-                        *reinterpret_cast<const float4*>(&b_tile[p][lane_column + half * (WN / 2)]));
+                unpack4(b_part + 4 * half, *reinterpret_cast<const float4*>(
+                                               &b_tile[p][lane_column + half * (WN / 2)]));
             }
 #pragma unroll
             for (int i = 0; i < 8; ++i) {

@@ -1,10 +1,12 @@
-// Idea: tensor cores by WMMA: a warp multiplies 16 x 16 fragments of FP16 numbers and adds up in FP32.
-//       INPUT half takes the matrices as they are; INPUT float rounds them to FP16 on the way into shared memory.
+// Idea: tensor cores by WMMA: a warp multiplies 16 x 16 fragments of FP16 numbers and adds up
+//       in FP32. INPUT half takes the matrices as they are; INPUT float rounds them to FP16 on
+//       the way into shared memory.
 // Tile: BM x BN x BK, four warps with WM x WN = BM/2 x BN/2 each.
-// Budget: 2 * (BM * (BK + 8) + BK * (BN + 8)) + 4 * BM * (BN + 4) bytes of shared memory; WM * WN / 32 accumulators.
-// Expect: far from the tensor cores' peak: single elements on the way in, and no copy runs beside a multiplication.
-//         INPUT float moves twice the bytes and keeps 11 bits of each number, so it is compared within the error
-//         of that rounding.
+// Budget: 2 * (BM * (BK + 8) + BK * (BN + 8)) + 4 * BM * (BN + 4) bytes of shared memory; WM *
+//         WN / 32 accumulators.
+// Expect: far from the tensor cores' peak: single elements on the way in, and no copy runs
+//         beside a multiplication. INPUT float moves twice the bytes and keeps 11 bits of each
+//         number, so it is compared within the error of that rounding.
 // From: article B, S19. Compare with: tile16 (FP32); wmma_fp32_inputs with wmma_fp16.
 #include <mma.h>
 
@@ -29,7 +31,7 @@ namespace wmma = nvcuda::wmma;
 constexpr int THREADS = 128;
 constexpr int WM = BM / 2;
 constexpr int WN = BN / 2;
-constexpr int ROWS = WM / 16;     // of fragments in a warp's piece
+constexpr int ROWS = WM / 16;  // of fragments in a warp's piece
 constexpr int COLUMNS = WN / 16;
 
 static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 16 == 0, "a fragment is 16 x 16");
@@ -39,7 +41,8 @@ static_assert(2 * (BM * (BK + 8) + BK * (BN + 8)) + 4 * BM * (BN + 4) <= 48 * 10
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm(int m, int n, int k, float alpha, const INPUT* __restrict__ a, int lda,
          const INPUT* __restrict__ b, int ldb, float beta, float* __restrict__ c, int ldc) {
-    // WMMA wants leading dimensions in steps of 16 bytes; 8 halves of padding move each row to other banks.
+    // WMMA wants leading dimensions in steps of 16 bytes; 8 halves of padding move each row to
+    // other banks.
     __shared__ __align__(32) half a_tile[BM][BK + 8];
     __shared__ __align__(32) half b_tile[BK][BN + 8];
     __shared__ __align__(32) float c_tile[BM][BN + 4];
@@ -85,13 +88,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
     }
 
-    // Which lane holds which element of a fragment is WMMA's secret, so the sums go through shared memory.
+    // Which lane holds which element of a fragment is WMMA's secret, so the sums go through
+    // shared memory.
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j) {
-            wmma::store_matrix_sync(&c_tile[warp_row + 16 * i][warp_column + 16 * j], sums[i][j], BN + 4,
-                                    wmma::mem_row_major);
+            wmma::store_matrix_sync(&c_tile[warp_row + 16 * i][warp_column + 16 * j], sums[i][j],
+                                    BN + 4, wmma::mem_row_major);
         }
     }
     __syncthreads();

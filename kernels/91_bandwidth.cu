@@ -1,6 +1,8 @@
-// Idea: every block reads as fast as it can, from global and then from shared memory, and divides its bytes by its
-//       cycles. Added over the blocks this is the device's rate in bytes for each cycle.
-// Launch: two blocks of 1024 threads for each SM, all resident; the buffer is much larger than L2.
+// Idea: every block reads as fast as it can, from global and then from shared memory, and
+//       divides its bytes by its cycles. Added over the blocks this is the device's rate in
+//       bytes for each cycle.
+// Launch: two blocks of 1024 threads for each SM, all resident; the buffer is much larger than
+//         L2.
 // Result: global_rate[block], shared_rate[block] in bytes for each cycle.
 // From: article B, claim B4: the ratio of the two needs no clock rate.
 
@@ -46,7 +48,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) read_shared(float* shared_rate) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    read_shared(float* shared_rate) {
     __shared__ float4 data[VECTORS];
     data[threadIdx.x] = make_float4(threadIdx.x, 0.0f, 0.0f, 0.0f);
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);

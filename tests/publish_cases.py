@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import random
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from gemmlab import tables
 from gemmlab.catalogue import Variant
 from gemmlab.files import write_bytes, write_json
-from gemmlab.schema import validate, write_table
+from gemmlab.schema import read_table, validate, write_table
 
 HEADLINE = (4096, 4096, 4096)
 SIZES = (512, 1024, 2048, 4096)
@@ -281,13 +287,45 @@ def profile_rows(name: str, busy: float) -> list[dict[str, Any]]:
 
 
 def environment_record(gpu: bool) -> dict[str, Any]:
-    """As much of an environment's record as publish reads."""
-    return {"id": digest_of(f"environment {gpu}")[:12], "commit": COMMIT}
+    """A record of environment."""
+    card = {
+        "name": GPU,
+        "uuid": "GPU-00000000-0000-0000-0000-000000000000",
+        "compute_capability": "9.0",
+        "settings": {"power_limit_w": 700.0, "sm_clock_max_mhz": 1980, "ecc": "Enabled", "mig": "Disabled"},
+        "attributes": {"multiprocessor_count": 132},
+    }
+    return {
+        "id": digest_of(f"environment {gpu}")[:16],
+        "device": "synthetic-gpu" if gpu else "emulator-sm_90",
+        "date": "2026-11-29T11:58:00+00:00",
+        "commit": COMMIT,
+        "dirty": False,
+        "operating_system": {
+            "system": "Linux",
+            "distribution": "Debian GNU/Linux 12",
+            "kernel": "6.1.0",
+            "libc": "glibc 2.36",
+        },
+        "cpu": {"model": "Synthetic CPU", "machine": "x86_64", "logical_cores": 4, "usable_cores": 2},
+        "memory_bytes": 16 * 2**30,
+        "python": "3.11.2",
+        "packages": {"numpy": "2.4.6", "snakemake": "9.27.1"},
+        "variables": {},
+        "driver": {"version": "580.0", "cuda": "13.0", "verdict": None} if gpu else None,
+        "tools": {
+            "nvcc": {"release": "13.0", "build": "V13.0.88", "origin": "PATH"},
+            "ncu": "2025.3.1" if gpu else None,
+        },
+        "gpus": [card] if gpu else [],
+        "state": [],
+        "missing": {} if gpu else {"tools.ncu": "ncu is not on PATH", "driver": "no NVIDIA driver answers"},
+    }
 
 
 def write_environment(results: Path, gpu: bool) -> None:
     """The environment's record of a run."""
-    write_json(results / "environment" / "environment.json", environment_record(gpu))
+    write_record(results / "environment" / "environment.json", environment_record(gpu), "environment")
 
 
 def write_variant(results: Path, variant: Variant, index: int, *, gpu: bool) -> None:
@@ -326,7 +364,24 @@ def write_run(results: Path, catalogue: Mapping[str, Variant], *, gpu: bool) -> 
 
 
 def write_small_run(results: Path, *, gpu: bool) -> dict[str, Variant]:
-    """A run of `small_catalogue` in which every variant meets the fate that its name says; gives that catalogue."""
+    """A run of `small_catalogue` in which every variant meets the fate that its name says, tables included.
+
+    Gives that catalogue.
+    """
+    shutil.copytree(_small_run(gpu).name, results, dirs_exist_ok=True)
+    return small_catalogue()
+
+
+@functools.cache
+def _small_run(gpu: bool) -> tempfile.TemporaryDirectory:
+    """A small run that is made once and copied; its folder goes with the process."""
+    folder = tempfile.TemporaryDirectory(prefix="gemmlab-publish-cases-")
+    _make_small_run(Path(folder.name), gpu=gpu)
+    write_tables(Path(folder.name), small_catalogue())
+    return folder
+
+
+def _make_small_run(results: Path, *, gpu: bool) -> None:
     catalogue = small_catalogue()
     write_run(results, catalogue, gpu=gpu)
     executors = ("emulator", "cuda") if gpu else ("emulator",)
@@ -368,4 +423,17 @@ def write_small_run(results: Path, *, gpu: bool) -> dict[str, Variant]:
             write_table(results / "bench" / f"{name}.csv", [row], "timings")
             metric_row = {"variant": name, "metric": "any", "status": "skipped", "reason": reason}
             write_table(results / "profile" / f"{name}.csv", [metric_row], "profile")
-    return catalogue
+
+
+def write_tables(results: Path, catalogue: Mapping[str, Variant]) -> dict[str, list[dict[str, Any]]]:
+    """The tables of a run as publish writes them, without figures and report."""
+    records = tables.read_records(results, catalogue)
+    rows = tables.build_tables(records, HEADLINE, tables.read_environment(results))
+    for name, table in rows.items():
+        write_table(results / "tables" / f"{name}.csv", table, name)
+    return rows
+
+
+def read_tables(results: Path) -> dict[str, pd.DataFrame]:
+    """The tables of a run as they are read back."""
+    return {name: read_table(results / "tables" / f"{name}.csv", name) for name in tables.TABLES}

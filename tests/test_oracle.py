@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemmlab import oracle
-from gemmlab.arithmetic import error_bound, gamma
+from gemmlab.arithmetic import error_bound, gamma, magnitude
 from gemmlab.elements import from_float, to_double
 from gemmlab.problem import Problem
 
@@ -142,6 +142,17 @@ def test_gamma_and_bound():
     assert fp32[0, 0] == pytest.approx(gamma(12, 2.0**-24) + gamma(2, 2.0**-24))
     assert error_bound("tf32", 10, one, 0 * one)[0, 0] > 2.0**-10
     assert error_bound("fp16", 10, one, one, "float16")[0, 0] > 2.0**-10
+
+
+def test_float32_inputs_of_fp16_arithmetic_are_rounded():
+    one = np.ones((1, 1))
+    given = error_bound("fp16", 10, one, 0 * one, input_type="float16")
+    rounded = error_bound("fp16", 10, one, 0 * one, input_type="float32")
+    assert rounded[0, 0] - given[0, 0] == pytest.approx((1 + 2.0**-11) ** 2 - 1)
+    assert error_bound("fp32", 10, one, one, input_type="float32") == error_bound("fp32", 10, one, one)
+    tiny = np.array([2.0**-20, 0.5])
+    assert list(magnitude(tiny, "fp16", "float32")) == [2.0**-14, 0.5]
+    assert list(magnitude(tiny, "fp16", "float16")) == [2.0**-20, 0.5]
 
 
 def test_bfloat16_rounds_to_nearest_even():

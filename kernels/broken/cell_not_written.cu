@@ -10,7 +10,8 @@ constexpr int BLOCK_Y = 16;
 extern "C" __global__ void __launch_bounds__(BLOCK_X * BLOCK_Y)
     gemm(int m, int n, int k, float alpha, const float* __restrict__ a, int lda,
          const float* __restrict__ b, int ldb, float beta, float* __restrict__ c, int ldc) {
-    // Neighbouring lanes take neighbouring columns, so that a warp's loads of B and stores of C coalesce.
+    // Neighbouring lanes take neighbouring columns, so that a warp's loads of B and stores of C
+    // coalesce.
     const int row = blockIdx.y * BLOCK_Y + threadIdx.y;
     const int column = blockIdx.x * BLOCK_X + threadIdx.x;
     if (row >= m || column >= n || (row == m - 1 && column == n - 1)) {  // too much

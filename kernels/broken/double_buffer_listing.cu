@@ -1,8 +1,8 @@
 // Mistake: double buffering as an article's listing has it. Tile 0 is never loaded, the tile
 //          after the current one is multiplied instead of the current, the last is multiplied
 //          twice, and the indices of the B tile are swapped.
-// Symptom: wrong for every shape, though no barrier is missing and nothing races; for k <= 16 no
-//          tile is loaded at all, so that uninitialised shared memory is multiplied.
+// Symptom: wrong for every shape, though no barrier is missing and nothing races; for k <= 16
+//          no tile is loaded at all, so that uninitialised shared memory is multiplied.
 // Right: kernels/09_double_buffer.cu.
 #include "../common/epilogue.cuh"
 #include "../common/tile.cuh"
@@ -30,7 +30,8 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE)
             b_tile[current][y][x] = load_or_zero(b, ldb, next + y, column, k, n);
         }
         __syncthreads();
-        // Now `current` holds the next tiles, not the current ones, and in the last round still does.
+        // Now `current` holds the next tiles, not the current ones, and so it does in the last
+        // round.
 #pragma unroll
         for (int p = 0; p < TILE; ++p) {
             sum = fmaf(a_tile[current][y][p], b_tile[current][x][p], sum);

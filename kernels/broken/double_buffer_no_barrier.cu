@@ -25,7 +25,8 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE)
     float sum = 0.0f;
     int current = 0;
     for (int first = 0; first < k; first += TILE) {
-        // Asked for before the multiplications, needed after them. Past the end of k these are zeros.
+        // Asked for before the multiplications, needed after them. Past the end of k these are
+        // zeros.
         const int next = first + TILE;
         const float next_a = load_or_zero(a, lda, row, next + x, m, k);
         const float next_b = load_or_zero(b, ldb, next + y, column, k, n);

@@ -20,7 +20,8 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE)
 
     float sum = 0.0f;
     for (int first = 0; first < k; first += TILE) {
-        a_tile[y][x] = row < m ? a[static_cast<size_t>(row) * lda + first + x] : 0.0f;  // first + x < k
+        a_tile[y][x] = row < m ? a[static_cast<size_t>(row) * lda + first + x]
+                               : 0.0f;  // lacks `first + x < k`
         b_tile[y][x] = load_or_zero(b, ldb, first + y, column, k, n);
         __syncthreads();
 #pragma unroll

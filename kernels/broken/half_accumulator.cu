@@ -16,13 +16,14 @@ namespace wmma = nvcuda::wmma;
 constexpr int THREADS = 128;
 constexpr int WM = BM / 2;
 constexpr int WN = BN / 2;
-constexpr int ROWS = WM / 16;     // of fragments in a warp's piece
+constexpr int ROWS = WM / 16;  // of fragments in a warp's piece
 constexpr int COLUMNS = WN / 16;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm(int m, int n, int k, float alpha, const half* __restrict__ a, int lda,
          const half* __restrict__ b, int ldb, float beta, float* __restrict__ c, int ldc) {
-    // WMMA wants leading dimensions in steps of 16 bytes; 8 halves of padding move each row to other banks.
+    // WMMA wants leading dimensions in steps of 16 bytes; 8 halves of padding move each row to
+    // other banks.
     __shared__ __align__(32) half a_tile[BM][BK + 8];
     __shared__ __align__(32) half b_tile[BK][BN + 8];
     __shared__ __align__(32) half c_tile[BM][BN + 8];
@@ -68,13 +69,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
     }
 
-    // Which lane holds which element of a fragment is WMMA's secret, so the sums go through shared memory.
+    // Which lane holds which element of a fragment is WMMA's secret, so the sums go through
+    // shared memory.
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j) {
-            wmma::store_matrix_sync(&c_tile[warp_row + 16 * i][warp_column + 16 * j], sums[i][j], BN + 8,
-                                    wmma::mem_row_major);
+            wmma::store_matrix_sync(&c_tile[warp_row + 16 * i][warp_column + 16 * j], sums[i][j],
+                                    BN + 8, wmma::mem_row_major);
         }
     }
     __syncthreads();
@@ -83,7 +85,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const int column = block_column + element % BN;
         if (row < m && column < n) {
             float* output = c + static_cast<size_t>(row) * ldc + column;
-            *output = scale_output(__half2float(c_tile[element / BN][element % BN]), alpha, beta, output);
+            *output = scale_output(__half2float(c_tile[element / BN][element % BN]), alpha, beta,
+                                   output);
         }
     }
 }

@@ -1,6 +1,6 @@
 // Mistake: the two indices of the B tile are swapped when it is read.
-// Symptom: the product of A with a B whose 16 x 16 blocks are transposed: wrong for every B that
-//          isn't symmetric in that way.
+// Symptom: the product of A with a B whose 16 x 16 blocks are transposed: wrong for every B
+//          that isn't symmetric in that way.
 // Right: kernels/03_shared_tile.cu.
 #include "../common/epilogue.cuh"
 #include "../common/tile.cuh"

@@ -1,6 +1,6 @@
 // Mistake: alpha is multiplied into A where it lies.
-// Symptom: C comes out right the first time while rows are read by one thread each; other
-//          threads read A scaled once, twice or not at all, and the caller's A is gone.
+// Symptom: right for alpha = 1. Otherwise every thread of a row scales it again, so sums come
+//          out differently from run to run, and the caller's A is gone.
 // Right: kernels/01_naive.cu.
 #include "../common/epilogue.cuh"
 
@@ -10,7 +10,8 @@ constexpr int BLOCK_Y = 16;
 extern "C" __global__ void __launch_bounds__(BLOCK_X * BLOCK_Y)
     gemm(int m, int n, int k, float alpha, float* __restrict__ a, int lda,
          const float* __restrict__ b, int ldb, float beta, float* __restrict__ c, int ldc) {
-    // Neighbouring lanes take neighbouring columns, so that a warp's loads of B and stores of C coalesce.
+    // Neighbouring lanes take neighbouring columns, so that a warp's loads of B and stores of C
+    // coalesce.
     const int row = blockIdx.y * BLOCK_Y + threadIdx.y;
     const int column = blockIdx.x * BLOCK_X + threadIdx.x;
     if (row >= m || column >= n) {

@@ -1,7 +1,7 @@
 // Mistake: nobody waits for the asynchronous copies; the barrier alone makes threads wait for
 //          each other, not for cp.async.
-// Symptom: the tiles are multiplied before they have arrived. On a small problem, whose data are
-//          in L2, it often comes out right.
+// Symptom: the tiles are multiplied before they have arrived. On a small problem, whose data
+//          are in L2, it often comes out right.
 // Right: kernels/10_double_buffer_async.cu.
 #include "../common/cp_async.cuh"
 #include "../common/epilogue.cuh"
@@ -9,10 +9,11 @@
 constexpr int TILE = 16;
 
 // As load_or_zero, straight into shared memory.
-__device__ __forceinline__ void copy_or_zero(float* shared, const float* matrix, int pitch, int row,
-                                             int column, int rows, int columns) {
+__device__ __forceinline__ void copy_or_zero(float* shared, const float* matrix, int pitch,
+                                             int row, int column, int rows, int columns) {
     const bool inside = row < rows && column < columns;
-    cp_async4(shared, inside ? matrix + static_cast<size_t>(row) * pitch + column : matrix, inside);
+    cp_async4(shared, inside ? matrix + static_cast<size_t>(row) * pitch + column : matrix,
+              inside);
 }
 
 extern "C" __global__ void __launch_bounds__(TILE * TILE)

@@ -1,7 +1,7 @@
-// Mistake: below 32 partial sums the tree goes on without any synchronisation, as was usual when
-//          the lanes of a warp ran in lockstep.
-// Symptom: since Volta lanes may drift apart and the compiler may keep sums in registers: a lane
-//          adds what its neighbour hasn't stored yet.
+// Mistake: below 32 partial sums the tree goes on without any synchronisation, as was usual
+//          when the lanes of a warp ran in lockstep.
+// Symptom: since Volta lanes may drift apart and the compiler may keep sums in registers: a
+//          lane adds what its neighbour hasn't stored yet.
 // Right: kernels/13_block_per_output.cu.
 #include "../common/epilogue.cuh"
 

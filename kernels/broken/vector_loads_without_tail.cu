@@ -19,7 +19,8 @@ constexpr int THREADS = THREADS_X * THREADS_Y;
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm(int m, int n, int k, float alpha, const float* __restrict__ a, int lda,
          const float* __restrict__ b, int ldb, float beta, float* __restrict__ c, int ldc) {
-    // Four columns of padding keep rows aligned and put the two halves of a transposed store in different banks.
+    // Four columns of padding keep rows aligned and put the two halves of a transposed store in
+    // different banks.
     __shared__ __align__(16) float a_tile[BK][BM + 4];
     __shared__ __align__(16) float b_tile[BK][BN];
     const int thread = threadIdx.x;
@@ -58,7 +59,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
 #pragma unroll
             for (int j = 0; j < TN; j += 4) {
-                unpack4(b_part + j, *reinterpret_cast<const float4*>(&b_tile[p][patch_column + j]));
+                unpack4(b_part + j,
+                        *reinterpret_cast<const float4*>(&b_tile[p][patch_column + j]));
             }
 #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -75,8 +77,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < TM; ++i) {
 #pragma unroll
         for (int j = 0; j < TN; j += 4) {
-            store4_aligned(c, ldc, block_row + patch_row + i, block_column + patch_column + j, m, n, &sums[i][j],
-                   alpha, beta);
+            store4_aligned(c, ldc, block_row + patch_row + i, block_column + patch_column + j, m,
+                           n, &sums[i][j], alpha, beta);
         }
     }
 }

@@ -1,4 +1,5 @@
-// RESTRICT=0 builds a kernel without the promise that its matrices don't overlap; nothing else changes.
+// RESTRICT=0 builds a kernel without the promise that its matrices don't overlap; nothing else
+// changes.
 #pragma once
 
 #ifndef RESTRICT

@@ -1,5 +1,6 @@
-// Four floats at a time: always, where the caller knows that K, N and the leading dimensions are multiples of 4
-// (load4_aligned, store4_aligned), or where address and edge allow it (load4_or_zero, store4).
+// Four floats at a time: always, where the caller knows that K, N and the leading dimensions
+// are multiples of 4 (load4_aligned, store4_aligned), or where address and edge allow it
+// (load4_or_zero, store4).
 #pragma once
 
 #include "epilogue.cuh"
@@ -9,18 +10,19 @@ __device__ __forceinline__ bool aligned16(const void* address) {
 }
 
 // Four elements of a row from (row, column) on, or zeros outside the matrix.
-__device__ __forceinline__ float4 load4_aligned(const float* matrix, int pitch, int row, int column,
-                                                int rows, int columns) {
+__device__ __forceinline__ float4 load4_aligned(const float* matrix, int pitch, int row,
+                                                int column, int rows, int columns) {
     if (row < rows && column < columns) {
-        return *reinterpret_cast<const float4*>(matrix + static_cast<size_t>(row) * pitch + column);
+        return *reinterpret_cast<const float4*>(matrix + static_cast<size_t>(row) * pitch +
+                                                column);
     }
     return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 }
 
-// The same for any matrix. A leading dimension that is no multiple of 4 leaves up to three rows in four
-// unaligned: those take single loads, as do a row's last columns.
-__device__ __forceinline__ float4 load4_or_zero(const float* matrix, int pitch, int row, int column,
-                                                int rows, int columns) {
+// The same for any matrix. A leading dimension that is no multiple of 4 leaves up to three rows
+// in four unaligned: those take single loads, as do a row's last columns.
+__device__ __forceinline__ float4 load4_or_zero(const float* matrix, int pitch, int row,
+                                                int column, int rows, int columns) {
     float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (row < rows && column < columns) {
         const float* first = matrix + static_cast<size_t>(row) * pitch + column;
@@ -36,7 +38,8 @@ __device__ __forceinline__ float4 load4_or_zero(const float* matrix, int pitch, 
     return four;
 }
 
-__device__ __forceinline__ void store4_at(float* first, const float* sums, float alpha, float beta) {
+__device__ __forceinline__ void store4_at(float* first, const float* sums, float alpha,
+                                          float beta) {
     float4 old = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (beta != 0.0f) {
         old = *reinterpret_cast<const float4*>(first);
@@ -48,15 +51,16 @@ __device__ __forceinline__ void store4_at(float* first, const float* sums, float
 
 // Finishes four neighbouring sums and stores them unless they lie outside the matrix.
 __device__ __forceinline__ void store4_aligned(float* c, int pitch, int row, int column, int rows,
-                                               int columns, const float* sums, float alpha, float beta) {
+                                               int columns, const float* sums, float alpha,
+                                               float beta) {
     if (row < rows && column < columns) {
         store4_at(c + static_cast<size_t>(row) * pitch + column, sums, alpha, beta);
     }
 }
 
 // The same for any matrix.
-__device__ __forceinline__ void store4(float* c, int pitch, int row, int column, int rows, int columns,
-                                       const float* sums, float alpha, float beta) {
+__device__ __forceinline__ void store4(float* c, int pitch, int row, int column, int rows,
+                                       int columns, const float* sums, float alpha, float beta) {
     if (row >= rows || column >= columns) {
         return;
     }

@@ -3,8 +3,8 @@
 
 #include <cuda_fp16.h>
 
-// Eight elements of a row from (row, column) on, zeros past the matrix's edge. Rows whose address is no multiple
-// of 16 bytes take single loads, as do a row's last columns.
+// Eight elements of a row from (row, column) on, zeros past the matrix's edge. Rows whose
+// address is no multiple of 16 bytes take single loads, as do a row's last columns.
 __device__ __forceinline__ uint4 load8_or_zero(const half* matrix, int pitch, int row, int column,
                                                int rows, int columns) {
     uint4 eight = make_uint4(0, 0, 0, 0);

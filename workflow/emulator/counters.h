@@ -88,8 +88,12 @@ class Counters {
     void add(Counter counter, uint64_t amount) { totals_[static_cast<int>(counter)] += amount; }
     const uint64_t* totals() const { return totals_; }
 
-    // A global access of the active lanes, all inside `buffer`.
-    static void mark_sectors(std::vector<uint64_t>& touched, uint64_t buffer_bytes, uint64_t offset, uint32_t bytes);
+    // Remembers the sectors that lanes touch, with `bytes` each, in a buffer of `buffer_bytes`.
+    static void mark_sectors(std::vector<uint64_t>& touched, uint64_t buffer_bytes, const uint64_t* offsets,
+                             uint32_t lanes, uint32_t bytes);
+
+    // Adds the sectors that the launch touched, and forgets them.
+    void add_unique_sectors(std::vector<Buffer>& buffers);
 
   private:
     std::vector<InstructionCount> counts_;

@@ -293,6 +293,7 @@ void Decoder::finish_instruction(const Statement& statement) {
     if (!modifiers_.empty()) unsupported();
     instruction_.index = static_cast<uint32_t>(program_.code.size());
     note_.text = statement.text;
+    note_.opcode = opcode_;
     note_.source = statement.source;
     program_.code.push_back(instruction_);
     program_.notes.push_back(note_);

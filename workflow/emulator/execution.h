@@ -49,6 +49,8 @@ struct Warp {
     uint32_t index = 0;  // in the block
     uint32_t live = 0;   // lanes that haven't ended
     WarpState state = WarpState::Ready;
+    uint32_t barrier_pc = 0;  // where it waits, when it is AtBarrier
+    uint32_t turns = 0;       // of its groups, since the one ahead had one
     std::vector<Group> groups;
 
     // Shared and global accesses up to this time, by lanes of this warp, are ordered before what it does now ...
@@ -92,6 +94,14 @@ struct Barrier {
 
 constexpr int kBarriers = 16;
 
+// All that the registers which stay the same for a launch depend on.
+struct LaunchShape {
+    const Program* program = nullptr;
+    uint32_t grid[3] = {0, 0, 0};
+    uint32_t block[3] = {0, 0, 0};
+    uint32_t dynamic_shared_bytes = 0;
+};
+
 struct Block {
     const Launch* launch = nullptr;
     uint32_t position[3] = {0, 0, 0};
@@ -100,6 +110,7 @@ struct Block {
     uint64_t instructions = 0;  // executed by its warps so far, to the last branch
     std::vector<Warp> warps;
     std::vector<uint8_t> register_file;
+    LaunchShape prepared;  // what the register file was filled for
     std::vector<uint8_t> shared;
     std::vector<uint8_t> local;  // thread after thread
     SharedCheck shared_check;

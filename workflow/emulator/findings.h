@@ -44,8 +44,7 @@ class Findings {
     bool first(FindingKind kind, const Instruction& instruction, const Program& program);
 
     // Describes the occurrence that `first` just counted; `other` is a thread of the same block or negative.
-    void describe(const Warp& warp, const Instruction& instruction, int lane, const std::string& what,
-                  int other = -1);
+    void describe(const Warp& warp, int lane, const std::string& what, int other = -1);
 
     void set_files(const std::map<uint32_t, std::string>* files) { files_ = files; }
 
@@ -55,7 +54,7 @@ class Findings {
     const std::map<uint32_t, std::string>* files_ = nullptr;
 };
 
-// "thread (1,2,0) of block (0,3,0)"; threads are numbered within their block.
+// "(1,2,0)", of a thread numbered within its block.
 std::string name_thread(const Warp& warp, int thread);
 std::string name_position(const uint32_t position[3]);
 

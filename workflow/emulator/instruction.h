@@ -30,6 +30,7 @@ enum class Kind : uint8_t {
     Barrier,    // waits for other warps of the block
     Converged,  // waits until all lanes named in the mask register `c` (all live lanes without one) are here
     Yield,      // like Plain; afterwards other warps get a turn, since this one may be polling
+    Trap,       // ends the launch
 };
 
 // What a memory instruction does, for the counters and the prediction of ptxas's merging.
@@ -64,6 +65,7 @@ struct Instruction {
 // Facts about an instruction that its execution doesn't need.
 struct InstructionNote {
     std::string text;
+    std::string opcode;
     SourceLine source;
     uint8_t flops = 0;        // of a thread
     bool is_fma = false;      // a float32 fused multiply-add, one FFMA in SASS

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace ptx {
@@ -32,6 +33,7 @@ struct GlobalCell {
 };
 
 struct Buffer {
+    std::string name;
     uint8_t* data = nullptr;
     uint64_t bytes = 0;
     std::vector<GlobalCell> cells;         // filled only when the kernel is checked and writes here

@@ -45,10 +45,11 @@ class SharedCheck {
     // Forgets everything: the clock is about to start again.
     void reset();
 
-    // Accesses of `bytes` at each active lane's address, all inside shared memory. `values` holds what each lane
-    // writes, one after another.
+    // Checks loads of `bytes` at each active lane's address, all inside shared memory.
     void load(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
               uint32_t bytes);
+
+    // Checks stores likewise, and does each lane's before it looks at the next: `values` holds them one after another.
     void store(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
                uint32_t bytes, const uint8_t* values);
 
@@ -57,12 +58,17 @@ class SharedCheck {
                 uint32_t bytes, bool writes);
 
   private:
-    struct Access;
+    struct Context;
 
-    void read_cell(const Access& access, uint32_t cell, int lane, uint32_t reader);
-    void write_cell(const Access& access, uint32_t cell, int lane, const uint8_t* value);
-    void check_previous_write(const Access& access, const SharedCell& cell, int lane, bool reading);
-    void check_readers(const Access& access, uint32_t cell, int lane);
+    template <bool kByWarp, bool kOneCell>
+    void load_cells(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
+                    uint32_t bytes);
+    void check_read(Warp& warp, const Instruction& instruction, uint32_t lane, const SharedCell& cell);
+    static uint32_t joint_reader(const Warp& warp, const SharedCell& cell, uint32_t reader);
+    void record_read(const Warp& warp, uint32_t cell, uint32_t reader);
+    void write_cell(const Context& context, uint32_t cell, int lane, const uint8_t* value);
+    void check_previous_write(const Context& context, const SharedCell& cell, int lane, bool reading);
+    void check_readers(const Context& context, uint32_t cell, int lane);
     static bool ordered(const Warp& warp, uint32_t other_warp, uint32_t time);
 
     std::vector<SharedCell> cells_;

@@ -28,7 +28,9 @@ ARITHMETICS = {
     "fp16": Arithmetic(0.0, 2.0**-22),
     "bf16": Arithmetic(0.0, 2.0**-22),
 }
-_OUTPUT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+OUTPUT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+# Inputs wider than the arithmetic are rounded on their way in: unit roundoff, and the least number that keeps it.
+_NARROW_INPUTS = {"fp16": (2.0**-11, 2.0**-14), "bf16": (2.0**-8, 2.0**-126)}
 
 
 def gamma(terms: int, roundoff: float) -> float:
@@ -39,12 +41,35 @@ def gamma(terms: int, roundoff: float) -> float:
     return product / (1 - product)
 
 
+def product_error(arithmetic: str, input_type: str | None = None) -> float:
+    """u_in of `arithmetic`, with the rounding of float32 inputs to FP16 or BF16 if there is one.
+
+    `input_type` None means inputs of the arithmetic's own type, which are taken as given.
+    """
+    if input_type == "float32" and arithmetic in _NARROW_INPUTS:
+        roundoff, _ = _NARROW_INPUTS[arithmetic]
+        return (1 + roundoff) ** 2 - 1
+    return ARITHMETICS[arithmetic].product_error
+
+
+def magnitude(matrix: np.ndarray, arithmetic: str, input_type: str) -> np.ndarray:
+    """|matrix| as `error_bound` wants it: at least the least normal number where inputs are rounded to a narrow type.
+
+    Below that number the rounding error stops shrinking with the number rounded.
+    """
+    absolute = abs(matrix)
+    if input_type == "float32" and arithmetic in _NARROW_INPUTS:
+        return np.maximum(absolute, _NARROW_INPUTS[arithmetic][1])
+    return absolute
+
+
 def error_bound(
     arithmetic: str,
     k: int,
     absolute_product: np.ndarray,
     absolute_addend: np.ndarray,
     output_type: str = "float32",
+    input_type: str | None = None,
 ) -> np.ndarray:
     """The componentwise bound |C - ref| <= (u_in + gamma_{K+2}(u_acc)) |alpha||A||B| + gamma_2 |beta C|.
 
@@ -57,13 +82,14 @@ def error_bound(
         absolute_product: |alpha| |A| |B|, float64, m x n.
         absolute_addend: |beta C|, float64, m x n.
         output_type: element type of the result.
+        input_type: element type of A and B; None for the arithmetic's own.
 
     Returns:
         float64, m x n.
     """
     rules = ARITHMETICS[arithmetic]
-    product_part = rules.product_error + gamma(k + 2, rules.sum_roundoff)
+    product_part = product_error(arithmetic, input_type) + gamma(k + 2, rules.sum_roundoff)
     bound = product_part * absolute_product + gamma(2, 2.0**-24) * absolute_addend
     if output_type != "float32":
-        bound = bound + _OUTPUT_ROUNDOFF[output_type] * (absolute_product + absolute_addend)
+        bound = bound + OUTPUT_ROUNDOFF[output_type] * (absolute_product + absolute_addend)
     return bound

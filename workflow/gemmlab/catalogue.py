@@ -28,7 +28,9 @@ STAGES = (
     "gate",
 )
 # Words that are, or will be, targets and commands of their own.
-RESERVED = frozenset({*STAGES, "all", "doctor", "emulator", "tune", "unavailable", "null", "true", "false"})
+RESERVED = frozenset(
+    {*STAGES, "all", "doctor", "emulator", "new", "tune", "unavailable", "null", "true", "false"}
+)
 
 GEMM_ARGUMENTS: dict[str, Any] = {
     "m": "int32",
@@ -238,7 +240,7 @@ def load_catalogue(folder: Path | None = None, root: Path | None = None) -> dict
             raise GemmlabError(f"{file}: expected variants by name, found {type(entries).__name__}.")
         for name, entry in entries.items():
             where = f"{file.relative_to(root) if file.is_relative_to(root) else file}, variant {name}"
-            _refuse_bad_name(name, where, root)
+            refuse_bad_name(name, where, root)
             if name in catalogue:
                 raise GemmlabError(f"{where}: a variant of this name stands in {catalogue[name].origin} too.")
             catalogue[name] = _read_entry(name, entry, where, file.name, root)
@@ -269,7 +271,8 @@ def select(catalogue: Mapping[str, Variant], names: Iterable[str]) -> dict[str, 
     return {name: variant for name, variant in catalogue.items() if name in wanted}
 
 
-def _refuse_bad_name(name: Any, where: str, root: Path) -> None:
+def refuse_bad_name(name: Any, where: str, root: Path) -> None:
+    """Raise GemmlabError, beginning with `where`, if `name` can't be a variant's and a target's name."""
     if not isinstance(name, str) or not IDENTIFIER.fullmatch(name):
         raise GemmlabError(
             f"{where}: the name {name!r} can't be a target; expected a letter, then letters, digits and _."

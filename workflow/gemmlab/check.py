@@ -58,7 +58,11 @@ class Tally:
             if key in self.findings:
                 self.findings[key]["count"] += finding.count
             else:
-                self.findings[key] = dataclasses.asdict(finding) | {"problem": str(problem)}
+                fields = {
+                    name: list(value) if isinstance(value, tuple) else value
+                    for name, value in dataclasses.asdict(finding).items()
+                }
+                self.findings[key] = fields | {"problem": str(problem)}
 
     def worst(self, fraction: float | None, problem: Problem) -> None:
         """Keep the largest error over its bound."""

@@ -14,13 +14,20 @@ from gemmlab.errors import GemmlabError
 COMMANDS = {
     "environment": "record this machine: GPU, driver, toolkit, packages, commit",
     "doctor": "say what is wrong or missing on this machine, what it costs and the cure",
+    "new": "scaffold a kernel and its entry in the catalogue",
     "compile": "compile one variant to PTX and cubin and record its resources",
     "check": "check one variant against the float64 reference over hundreds of random shapes",
     "count": "count the memory-system events of one variant on the emulator",
+    "bench": "time one variant against its baseline, verify what is timed, and flag what can't be trusted",
+    "profile": "collect one variant's counters with Nsight Compute",
+    "sanitize": "run compute-sanitizer's four tools over one variant",
     "unavailable": "write the rows of stages that this machine can't run",
     "publish": "build tables, figures and the report from what the stages wrote",
     "headline": "show the last run's headline table and the report's path",
     "gate": "print a variant's row and fail if its status is bad",
+    "compare": "say which variants became faster or slower between two runs",
+    "readme": "rewrite the README's table from the recorded runs",
+    "publish-run": "record a run on a GPU under results/published",
 }
 
 
@@ -34,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
         if name == called:
-            module = importlib.import_module(f"gemmlab.{name}")
+            module = importlib.import_module(f"gemmlab.{name.replace('-', '_')}")
             module.add_arguments(command)
             command.set_defaults(run=module.run)
     options = parser.parse_args(arguments)

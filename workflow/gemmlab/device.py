@@ -12,13 +12,11 @@ from typing import Any
 
 from gemmlab import driver
 from gemmlab.errors import GemmlabError
-from gemmlab.process import run_process
-from gemmlab.toolchain import find_nvcc, find_nvidia_smi
+from gemmlab.nvidia_smi import query, smi_value
+from gemmlab.toolchain import find_nvcc
 
-_TIMEOUT_S = 15
 _FIELDS = ("name", "uuid", "driver_version", "compute_cap", "mig.mode.current")
 _CAPABILITY = re.compile(r"\d+\.\d+")
-_MISMATCH = "Driver/library version mismatch"
 
 
 @dataclass(frozen=True)
@@ -91,49 +89,24 @@ def probe_failure() -> str | None:
 
 @functools.cache
 def _probe() -> Device | str:
-    nvidia_smi = find_nvidia_smi()
-    if nvidia_smi is None:
-        return "nvidia-smi is not installed"
-    command = [nvidia_smi, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader"]
-    completed = run_process(command, timeout_s=_TIMEOUT_S)
-    if completed.timed_out:
-        return f"nvidia-smi didn't answer within {_TIMEOUT_S} s"
-    answer = parse_probe(completed.output)
-    if isinstance(answer, str):
-        return answer
-    gpus, driver_version = answer
-    gpus = visible_gpus(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    rows = query(_FIELDS)
+    if isinstance(rows, str):
+        return rows
+    gpus = visible_gpus(tuple(map(gpu_of, rows)), os.environ.get("CUDA_VISIBLE_DEVICES"))
     if not gpus:
         return f"CUDA_VISIBLE_DEVICES is {os.environ['CUDA_VISIBLE_DEVICES']!r} and hides every GPU"
-    return Device(tuple(map(_with_capability, gpus)), driver_version, driver.cuda_version())
+    version = smi_value(rows[0].get("driver_version"))
+    return Device(tuple(map(_with_capability, gpus)), version, driver.cuda_version())
 
 
-def parse_probe(text: str) -> tuple[tuple[Gpu, ...], str | None] | str:
-    """The cards and the driver's version in nvidia-smi's answer to the probe, or why there are none.
-
-    nvidia-smi prints its complaints on standard output too, some with exit status 0, so a line counts as a card only
-    if it has every field and a UUID in its place.
-    """
-    gpus: list[Gpu] = []
-    driver_version = None
-    for line in text.splitlines():
-        fields = [smi_value(field) for field in line.split(", ")]
-        if len(fields) != len(_FIELDS) or not fields[0] or not str(fields[1]).startswith("GPU-"):
-            continue
-        name, uuid, driver_version, capability, mig = fields
-        gpus.append(Gpu(name, str(uuid), parse_capability(capability), mig == "Enabled"))
-    if gpus:
-        return tuple(gpus), driver_version
-    complaint = next((line.strip() for line in text.splitlines() if line.strip()), "it printed nothing")
-    if _MISMATCH in complaint:
-        complaint += " (the driver was updated under a running kernel module: reboot)"
-    return f"nvidia-smi lists no GPU: {complaint}"
-
-
-def smi_value(text: str) -> str | None:
-    """A field of nvidia-smi; None for `[N/A]`, `[Not Supported]`, `[Unknown Error]`, `ERR!` and their like."""
-    text = text.strip()
-    return None if not text or text.startswith("[") or text in ("N/A", "ERR!", "Unknown Error") else text
+def gpu_of(row: Mapping[str, str]) -> Gpu:
+    """A card from its row of nvidia-smi's answer to the probe."""
+    return Gpu(
+        name=smi_value(row.get("name")) or "unnamed GPU",
+        uuid=row["uuid"],
+        compute_capability=parse_capability(smi_value(row.get("compute_cap"))),
+        mig=row.get("mig.mode.current") == "Enabled",
+    )
 
 
 def parse_capability(text: str | None) -> tuple[int, int] | None:
@@ -145,7 +118,7 @@ def parse_capability(text: str | None) -> tuple[int, int] | None:
 
 
 def visible_gpus(gpus: tuple[Gpu, ...], variable: str | None) -> tuple[Gpu, ...]:
-    """Those of `gpus` that CUDA_VISIBLE_DEVICES (numbers or UUIDs, up to the first it doesn't know) leaves, in its order.
+    """Those of `gpus` that CUDA_VISIBLE_DEVICES leaves, in its order: numbers or UUIDs, up to the first unknown one.
 
     A MIG slice's UUID can't be told from here and leaves all cards.
     """
@@ -190,7 +163,7 @@ def resolve(config: Mapping[str, Any]) -> Target:
     if gpu.architecture is None:
         raise GemmlabError(
             f"device: auto found {gpu.name}, but neither nvidia-smi nor the driver tells its compute capability. "
-            f"Name both in config/config.yaml, for example device: {gpu.slug} and architecture: sm_90, or say device: none."
+            f"In config/config.yaml name both, such as device: {gpu.slug} and architecture: sm_90, or say device: none."
         )
     series = device.driver_version.split(".")[0] if device.driver_version else None
     return Target(gpu.slug, gpu.architecture, has_gpu=True, gpu=gpu.name, driver=series, toolkit=toolkit)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-# In the order of their numbers, which begin at 1.
-NAMES = tuple(
-    """
+_IN_ORDER = """
     max_threads_per_block max_block_dim_x max_block_dim_y max_block_dim_z max_grid_dim_x max_grid_dim_y
     max_grid_dim_z max_shared_memory_per_block total_constant_memory warp_size max_pitch
     max_registers_per_block clock_rate texture_alignment gpu_overlap multiprocessor_count
@@ -47,5 +45,7 @@ NAMES = tuple(
     gpu_pci_subsystem_id host_numa_virtual_memory_management_supported host_numa_memory_pools_supported
     host_numa_multinode_ipc_supported host_memory_pools_supported host_virtual_memory_management_supported
     host_alloc_dma_buf_supported only_partial_host_native_atomic_supported
-    """.split()
-)
+"""
+
+# The number of an attribute is its place in here, counted from 1.
+NAMES = tuple(_IN_ORDER.split())

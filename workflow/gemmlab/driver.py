@@ -7,7 +7,6 @@ import functools
 import uuid
 
 from gemmlab.device_attributes import NAMES
-import uuid
 
 _SUCCESS = 0
 
@@ -46,15 +45,17 @@ def device_count() -> int:
     return count.value
 
 
+def device_uuid(device: int) -> str | None:
+    """The UUID of `device` (the driver's number) as nvidia-smi writes it, GPU-..., or None if it can't be had."""
+    content = (ctypes.c_ubyte * 16)()
+    if device >= device_count() or _library().cuDeviceGetUuid(content, _handle(device)) != _SUCCESS:
+        return None
+    return f"GPU-{uuid.UUID(bytes=bytes(content))}"
+
+
 def device_of(gpu_uuid: str) -> int | None:
-    """The driver's number of the device that nvidia-smi calls `gpu_uuid` (GPU-...), or None if it doesn't show it."""
-    for device in range(device_count()):
-        content = (ctypes.c_ubyte * 16)()
-        if _library().cuDeviceGetUuid(content, _handle(device)) != _SUCCESS:
-            continue
-        if gpu_uuid == f"GPU-{uuid.UUID(bytes=bytes(content))}":
-            return device
-    return None
+    """The driver's number of the device that nvidia-smi calls `gpu_uuid`, or None if the driver doesn't show it."""
+    return next((device for device in range(device_count()) if device_uuid(device) == gpu_uuid), None)
 
 
 def device_attributes(device: int) -> dict[str, int]:

@@ -70,8 +70,10 @@ class Drawing:
     note: str | None = None
 
 
-def save(drawing: Drawing, folder: Path) -> dict[str, bytes]:
+def save(drawing: Drawing, folder: Path | None) -> dict[str, bytes]:
     """Write a drawing as NAME.png and NAME.svg into `folder`; gives their content by ending, nothing for a note.
+
+    Without a folder only the SVG is made, and nothing written.
 
     The same figure gives the same bytes: no date, and a fixed salt for the ids of the SVG.
     """
@@ -79,11 +81,14 @@ def save(drawing: Drawing, folder: Path) -> dict[str, bytes]:
         return {}
     contents = {}
     with matplotlib.rc_context(_STYLE):
-        for ending, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+        for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+            if folder is None and ending == "png":
+                continue
             buffer = io.BytesIO()
             drawing.figure.savefig(buffer, format=ending, dpi=DPI, metadata=metadata)
             contents[ending] = buffer.getvalue()
-            write_bytes(folder / f"{drawing.name}.{ending}", contents[ending])
+            if folder is not None:
+                write_bytes(folder / f"{drawing.name}.{ending}", contents[ending])
     return contents
 
 
@@ -115,11 +120,11 @@ def counts(counters: pd.DataFrame, catalogue: Mapping[str, Variant]) -> Drawing:
         counters["emulator"].notna() & counters["counter"].isin([name for name, _ in _COUNTER_PANELS])
     ]
     if counted.empty:
-        note = "No variant was counted by the emulator: " + _first_reason(counters)
+        note = "No variant was counted by the emulator: " + most_given_reason(counters)
         return Drawing(**about, caption="", note=note)
     shapes = list(dict.fromkeys(counted[["m", "n", "k"]].astype(int).itertuples(index=False, name=None)))
     shape = _PREFERRED_COUNT_SHAPE if _PREFERRED_COUNT_SHAPE in shapes else max(shapes, key=math.prod)
-    here = counted[(counted[["m", "n", "k"]] == shape).all(axis=1)]
+    here = counted[(counted[["m", "n", "k"]] == list(shape)).all(axis=1)]
     per_unit = here["emulator"] / (math.prod(shape) / _LANES)
     wide = here.assign(value=per_unit).pivot_table(index="variant", columns="counter", values="value")
     names = [name for name in catalogue if name in wide.index]
@@ -144,7 +149,9 @@ def errors(checks: pd.DataFrame, catalogue: Mapping[str, Variant]) -> Drawing:
     about = {"name": "errors", "title": "Largest error as a fraction of its bound"}
     known = checks[checks["worst_fraction_of_bound"].notna()]
     if known.empty:
-        return Drawing(**about, caption="", note="No check got as far as an error: " + _first_reason(checks))
+        return Drawing(
+            **about, caption="", note="No check got as far as an error: " + most_given_reason(checks)
+        )
     names = [name for name in catalogue if name in set(known["variant"])]
     figure, (axes,) = _row_panels(about["title"], len(names), 1)
     looks = {"emulator": ("o", COLOURS["blue"]), "cuda": ("D", COLOURS["orange"])}
@@ -189,7 +196,7 @@ def resources(summary: pd.DataFrame, catalogue: Mapping[str, Variant]) -> Drawin
     about = {"name": "resources", "title": "Registers and occupancy"}
     known = summary[summary["registers"].notna()].set_index("variant")
     if known.empty:
-        return Drawing(**about, caption="", note="No variant was compiled: " + _first_reason(summary))
+        return Drawing(**about, caption="", note="No variant was compiled: " + most_given_reason(summary))
     names = [name for name in catalogue if name in known.index]
     known = known.loc[names]
     figure, (left, right) = _row_panels(about["title"], len(names), 2)
@@ -417,6 +424,7 @@ def _row_panels(title: str, rows: int, panels: int, bottom: float = 0.0) -> tupl
     with sns.axes_style("whitegrid", rc=_STYLE), matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
         axes = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+    figure.get_layout_engine().set(wspace=0.05)
     for panel in axes:
         panel.grid(False, axis="y")
         panel.spines["left"].set_visible(False)
@@ -448,7 +456,7 @@ def _bars(
     log = not linear and len(positive) > 1 and positive.max() / positive.min() > LOG_FROM
     positions = np.arange(len(values))
     if log:
-        least, most = positive.min() / 2, positive.max() * 6
+        least, most = positive.min() / 2, positive.max() * 4
         axes.set_xscale("log")
         axes.set_xlim(least, most)
         axes.hlines(positions, least, values.clip(lower=least), color="0.85", linewidth=1.2, zorder=1)
@@ -521,15 +529,15 @@ def _line_styles(names: Sequence[str], catalogue: Mapping[str, Variant]) -> dict
 
 def _at(timings: pd.DataFrame, shape: Shape) -> pd.DataFrame:
     rows = ranked(timings)
-    here = rows[(rows[["m", "n", "k"]] == shape).all(axis=1) & (rows["cache"] == "cold")]
+    here = rows[(rows[["m", "n", "k"]] == list(shape)).all(axis=1) & (rows["cache"] == "cold")]
     return here.drop_duplicates("variant")
 
 
 def _no_timings(timings: pd.DataFrame, where: str) -> str:
-    return f"No time {where} that may be ranked: {_first_reason(timings)}"
+    return f"No time {where} that may be ranked: {most_given_reason(timings)}"
 
 
-def _first_reason(table: pd.DataFrame) -> str:
+def most_given_reason(table: pd.DataFrame) -> str:
     """The reason most often given in a table, as a sentence."""
     reasons = (
         table.loc[table["status"] != status.OK, "reason"].dropna() if len(table) else pd.Series(dtype=object)

@@ -105,8 +105,14 @@ def sha256_of(parts: Iterable[str | bytes]) -> str:
 
 
 def git_head(root: Path | None = None) -> str | None:
-    """The commit that is checked out in `root` (the repository if left out), or None where git can't say."""
-    command = ["git", "-C", str(root or repository_root()), "rev-parse", "HEAD"]
+    """The commit that is checked out in `root` (the repository if left out), or None where git can't say.
+
+    GEMMLAB_COMMIT in the environment wins: a copy without its history (a container, an archive) can name it.
+    """
+    named = os.environ.get("GEMMLAB_COMMIT")
+    if named:
+        return named
+    command = ["git", "-C", str(root or repository_root()), "rev-parse", "--verify", "--quiet", "HEAD"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

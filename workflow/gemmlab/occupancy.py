@@ -17,32 +17,37 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """Limits of one SM. `block_shared_bytes` is the most that a block may ask for after opting in."""
+    """Limits of one SM.
+
+    `block_shared_bytes` is the most that a block may ask for after opting in; `barriers` are those of all its blocks
+    together, None where they never limit.
+    """
 
     warps: int
     blocks: int
     shared_bytes: int
     block_shared_bytes: int
-    barriers_per_block: int
+    barriers: int | None = None
     shared_granularity: int = 128
     reserved_shared_bytes: int = 1 * _KIB
 
 
-# Warps, blocks and shared memory: tables "Device and Streaming Multiprocessor (SM) Information" and "Memory
-# Information per Compute Capability" of the CUDA Programming Guide, 5.1. Granularities, the shared memory that the
-# system keeps of each block and the barriers: what cuda_occupancy.h of CUDA 13.0 computes with.
+# Warps, blocks and shared memory: the tables of section 5.1, Compute Capabilities, of the CUDA Programming Guide, which
+# cuda::arch_traits of CCCL repeats. Granularities, the shared memory that the system keeps of each block and the
+# barriers: what cuda_occupancy.h of CUDA 13.0 computes with.
 MULTIPROCESSORS = {
-    75: Multiprocessor(32, 16, 64 * _KIB, 64 * _KIB, 2, shared_granularity=256, reserved_shared_bytes=0),
-    80: Multiprocessor(64, 32, 164 * _KIB, 163 * _KIB, 2),
-    86: Multiprocessor(48, 16, 100 * _KIB, 99 * _KIB, 1),
-    87: Multiprocessor(48, 16, 164 * _KIB, 163 * _KIB, 1),
-    89: Multiprocessor(48, 24, 100 * _KIB, 99 * _KIB, 1),
-    90: Multiprocessor(64, 32, 228 * _KIB, 227 * _KIB, 2),
-    100: Multiprocessor(64, 32, 228 * _KIB, 227 * _KIB, 2),
-    103: Multiprocessor(64, 32, 228 * _KIB, 227 * _KIB, 2),
-    110: Multiprocessor(48, 24, 228 * _KIB, 227 * _KIB, 1),
-    120: Multiprocessor(48, 24, 100 * _KIB, 99 * _KIB, 1),
-    121: Multiprocessor(48, 24, 100 * _KIB, 99 * _KIB, 1),
+    75: Multiprocessor(32, 16, 64 * _KIB, 64 * _KIB, shared_granularity=256, reserved_shared_bytes=0),
+    80: Multiprocessor(64, 32, 164 * _KIB, 163 * _KIB),
+    86: Multiprocessor(48, 16, 100 * _KIB, 99 * _KIB),
+    87: Multiprocessor(48, 16, 164 * _KIB, 163 * _KIB),
+    88: Multiprocessor(48, 16, 100 * _KIB, 99 * _KIB),
+    89: Multiprocessor(48, 24, 100 * _KIB, 99 * _KIB),
+    90: Multiprocessor(64, 32, 228 * _KIB, 227 * _KIB, 64),
+    100: Multiprocessor(64, 32, 228 * _KIB, 227 * _KIB, 64),
+    103: Multiprocessor(64, 32, 228 * _KIB, 227 * _KIB, 64),
+    110: Multiprocessor(48, 24, 228 * _KIB, 227 * _KIB, 24),
+    120: Multiprocessor(48, 24, 100 * _KIB, 99 * _KIB, 24),
+    121: Multiprocessor(48, 24, 100 * _KIB, 99 * _KIB, 24),
 }
 
 
@@ -92,8 +97,8 @@ def occupancy(
         limits["shared memory"] = sm.shared_bytes // (
             cdiv(shared, sm.shared_granularity) * sm.shared_granularity
         )
-    if barriers:
-        limits["barriers"] = sm.blocks * sm.barriers_per_block // barriers
+    if barriers and sm.barriers:
+        limits["barriers"] = sm.barriers // barriers
     blocks = min(limits.values())
     limit = ", ".join(name for name, most in limits.items() if most == blocks)
     return Occupancy(blocks, blocks * warps / sm.warps, limit)

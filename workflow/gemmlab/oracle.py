@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemmlab.arithmetic import error_bound
+from gemmlab.arithmetic import error_bound, magnitude
 from gemmlab.catalogue import Variant
 from gemmlab.elements import STORAGE, from_float, to_double
 from gemmlab.problem import Problem
@@ -82,8 +82,16 @@ def _build(
         reference = product + addend
         bound = None
         if not exact:
-            absolute = abs(problem.alpha) * (abs(a) @ abs(b)) if problem.alpha else np.zeros_like(product)
-            bound = error_bound(variant.arithmetic, problem.k, absolute, abs(addend), variant.output_type)
+            sizes = (magnitude(matrix, variant.arithmetic, variant.input_type) for matrix in (a, b))
+            absolute = abs(problem.alpha) * np.matmul(*sizes) if problem.alpha else np.zeros_like(product)
+            bound = error_bound(
+                variant.arithmetic,
+                problem.k,
+                absolute,
+                abs(addend),
+                variant.output_type,
+                variant.input_type,
+            )
     elements = problem.elements()
     poisoned = {name: poison(elements[name], kind) for name, kind in _types(variant).items()}
     rows = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}

@@ -1,7 +1,8 @@
 """The instruction mix of a cubin's functions, from nvdisasm.
 
 Names: the opcode without its modifiers (`FFMA`, `IMAD`, `BAR`), with the width of an access that isn't 32 bits
-behind it: `LDS`, `LDS.64`, `LDS.128`, `LDG.128`, `STG.U16`. A count is of instructions in the code, not executed.
+behind it: `LDS`, `LDS.64`, `LDS.128`, `LDG.128`, `STG.U16`. A count is of instructions in the code, not executed;
+those that can't execute (predicate `@!PT`) and the padding behind a function are left out.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def instruction_mix(cubin: Path, nvdisasm: Path) -> dict[str, dict[str, int]]:
 
 
 def parse_mix(listing: str) -> dict[str, dict[str, int]]:
-    """Instructions of each function by name from the text that `nvdisasm -c` prints.
+    """Instructions of each function by name from the text that `nvdisasm -c` prints, without the padding.
 
-    The padding behind a function's code (a branch to itself, then NOPs) isn't counted.
+    Padding is a branch to itself and the NOPs after it.
     """
-    functions: dict[str, list[tuple[str, str]]] = {}
-    current: list[tuple[str, str]] | None = None
+    functions: dict[str, list[str]] = {}
+    current: list[str] | None = None
     label = ""
     for line in listing.splitlines():
         if match := _FUNCTION.match(line):
@@ -50,14 +51,16 @@ def parse_mix(listing: str) -> dict[str, dict[str, int]]:
         elif match := _LABEL.match(line):
             label = match[1]
         elif current is not None and (match := _INSTRUCTION.match(line)):
-            to_itself = bool(label) and match[2] == "BRA" and f"({label})" in match[3]
-            current.append((_name(match[2]), "itself" if to_itself else ""))
+            predicate, opcode, operands = match.groups()
+            to_itself = bool(label) and opcode == "BRA" and f"({label})" in operands
             label = ""
+            if (predicate or "").strip() != "@!PT":
+                current.append("NOP" if to_itself else _name(opcode))
     mixes = {}
-    for function, instructions in functions.items():
-        while instructions and (instructions[-1][0] == "NOP" or instructions[-1][1] == "itself"):
-            instructions.pop()
-        mixes[function] = dict(Counter(name for name, _ in instructions).most_common())
+    for function, names in functions.items():
+        while names and names[-1] == "NOP":
+            names.pop()
+        mixes[function] = dict(Counter(names).most_common())
     return mixes
 
 

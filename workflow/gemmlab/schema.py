@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-
 def schema_path(name: str) -> Path:
     """The file of the schema called `name` (`variant`, `config`, `check`, `summary`, ...)."""
     return repository_root() / "workflow" / "schemas" / f"{name}.schema.json"

@@ -96,8 +96,7 @@ def read_variant(results: Path, variant: Variant) -> VariantRecords:
 
 def read_environment(results: Path) -> Record | None:
     """The environment's record of a run, or None where it has none."""
-    path = results / "environment" / "environment.json"
-    return read_json(path) if path.is_file() else None
+    return _read_record(results / "environment" / "environment.json", "environment")
 
 
 def _read_record(path: Path, schema: str) -> Record | None:
@@ -139,11 +138,20 @@ def _plain(value: Any, whole: bool) -> Any:
     return int(value) if whole else value
 
 
+def ranked_row(timing: Row) -> bool:
+    """Whether a row of timings.csv may be compared: status ok, plausible, of the cubin that was built and checked."""
+    flags = set((timing.get("flags") or "").split())
+    return (
+        timing["status"] == status.OK
+        and timing.get("time_ms_median") is not None
+        and not flags & UNRANKED_FLAGS
+    )
+
+
 def ranked(timings: pd.DataFrame) -> pd.DataFrame:
-    """The rows of timings.csv that may be compared: status ok, plausible, of the cubin that was built and checked."""
-    flags = timings["flags"].fillna("").astype(str).str.split()
-    unranked = flags.map(lambda words: bool(UNRANKED_FLAGS & set(words))).astype(bool)
-    return timings[(timings["status"] == status.OK) & ~unranked & timings["time_ms_median"].notna()]
+    """The rows of timings.csv that may be compared; see `ranked_row`."""
+    chosen = [number for number, row in enumerate(rows_of(timings, "timings")) if ranked_row(row)]
+    return timings.iloc[chosen]
 
 
 def build_tables(
@@ -167,7 +175,7 @@ def build_tables(
         "counters": counter_rows(records),
     }
     identity = (environment or {}).get("id")
-    commit = (environment or {}).get("commit")
+    commit = commit_text(environment)
     for rows in tables.values():
         for row in rows:
             row["environment"] = identity
@@ -175,6 +183,12 @@ def build_tables(
         if row.get("commit") is None and row.get("time_ms_median") is not None:
             row["commit"] = commit
     return tables
+
+
+def commit_text(environment: Record | None) -> str | None:
+    """The commit of a run, with `-dirty` behind it where the working tree differed from it."""
+    commit = (environment or {}).get("commit")
+    return f"{commit}-dirty" if commit and environment["dirty"] else commit
 
 
 # ---- checks.csv and broken.csv
@@ -277,7 +291,10 @@ def _broken_row(entry: VariantRecords, executor: str) -> Row:
         return row | {"status": status.OK, "reason": None}
     if executor == "cuda" and (entry.sanitize is None or entry.sanitize["status"] == status.UNAVAILABLE):
         why = entry.sanitize["reason"] if entry.sanitize else "compute-sanitizer was not run"
-        return row | {"status": status.UNAVAILABLE, "reason": f"passed, as a race may by luck, and there is no sanitizer result: {why}"}
+        return row | {
+            "status": status.UNAVAILABLE,
+            "reason": f"passed, as a race may by luck, and there is no sanitizer result: {why}",
+        }
     return row | {"status": status.FAILED, "reason": "passed unnoticed"}
 
 
@@ -371,7 +388,7 @@ def counter_name(name: str) -> str:
 def _variant_counters(entry: VariantRecords) -> list[Row]:
     emulated, emulator_reason = _emulated(entry)
     measured, ncu_reason = _measured(entry)
-    digest = _joint_digest([(entry.count or {}).get("digest"), *(row.get("digest") for row in entry.profile)])
+    digest = joint_digest([(entry.count or {}).get("digest"), *(row.get("digest") for row in entry.profile)])
     rows: list[Row] = []
     for shape in dict.fromkeys([*emulated, *measured]):
         for counter in dict.fromkeys([*emulated.get(shape, {}), *measured.get(shape, {})]):
@@ -510,7 +527,7 @@ def summary_rows(
                 "check": check_text(own_checks),
                 "status": state,
                 "reason": reason,
-                "digest": _joint_digest(
+                "digest": joint_digest(
                     [
                         (entry.build or {}).get("digest"),
                         *(row.get("digest") for row in own_checks),
@@ -532,7 +549,7 @@ def _headline(timings: Sequence[Row], shape: Shape) -> Row | None:
 
 def _speed(entry: VariantRecords, headline: Row | None) -> Row:
     empty = dict.fromkeys(("time_ms", "tflops", "percent_of_peak", "percent_of_baseline"))
-    if headline is None or _unranked(headline):
+    if headline is None or not ranked_row(headline):
         return empty
     ratio = headline.get("ratio")
     if ratio is None and BASELINES.get(entry.variant.arithmetic) == entry.variant.name:
@@ -543,11 +560,6 @@ def _speed(entry: VariantRecords, headline: Row | None) -> Row:
         "percent_of_peak": headline.get("percent_of_peak"),
         "percent_of_baseline": None if ratio is None else 100.0 * ratio,
     }
-
-
-def _unranked(timing: Row) -> bool:
-    flags = set((timing.get("flags") or "").split())
-    return timing["status"] != status.OK or bool(flags & UNRANKED_FLAGS)
 
 
 def _summary_status(
@@ -625,7 +637,7 @@ def _timing_state(entry: VariantRecords, headline: Row | None, shape: Shape) -> 
         )
     if headline["status"] != status.OK:
         return headline["status"], f"time {headline['status']}: {headline['reason']}"
-    if _unranked(headline):
+    if not ranked_row(headline):
         return status.OK, f"time at {size} implausible (over the peak): not ranked"
     return status.OK, None
 
@@ -693,6 +705,50 @@ def shape_text(shape: Sequence[int]) -> str:
     return f"{m}^3" if m == n == k else f"{m} x {n} x {k}"
 
 
+@dataclass(frozen=True)
+class BadResult:
+    """A variant and stage that the gate fails for, and why."""
+
+    variant: str
+    stage: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.variant}, {self.stage}: {self.reason}"
+
+
+def bad_results(tables: Mapping[str, pd.DataFrame]) -> list[BadResult]:
+    """Everything that is bad in the tables (as read back from CSV), one entry for each variant and stage.
+
+    Bad is whatever failed, and a broken kernel that passed; `skipped` and `unavailable` are not.
+    """
+    found: dict[str, dict[str, list[str]]] = {name: {} for name in tables["summary"]["variant"]}
+
+    def note(row: Row, stage: str, reason: str | None) -> None:
+        found.setdefault(row["variant"], {}).setdefault(stage, []).append(reason or "no reason given")
+
+    for table in ("checks", "broken", "timings", "counters", "summary"):
+        for row in rows_of(tables[table], table):
+            if row["status"] != status.FAILED:
+                continue
+            if table == "checks":
+                note(row, f"check on {row['executor']}", row["reason"])
+            elif table == "broken":
+                note(row, f"broken kernel on {row['executor']}", row["reason"])
+            elif table == "timings":
+                note(row, "bench", row["reason"])
+            elif table == "counters" or not found[row["variant"]]:
+                stage, _, reason = (row["reason"] or "").partition(": ")
+                note(row, stage, reason)
+    return [
+        BadResult(
+            variant, stage, f"{reasons[0]} (and {len(reasons) - 1} more rows)" if reasons[1:] else reasons[0]
+        )
+        for variant, stages in found.items()
+        for stage, reasons in stages.items()
+    ]
+
+
 def _shape_columns(shape: Shape) -> Row:
     return dict(zip(("m", "n", "k"), shape, strict=True))
 
@@ -701,7 +757,8 @@ def _worst(states: Iterable[str]) -> str:
     return min(states, key=_WORST_FIRST.index)
 
 
-def _joint_digest(digests: Iterable[str | None]) -> str | None:
+def joint_digest(digests: Iterable[str | None]) -> str | None:
+    """One digest that stands for all known ones among `digests`, whatever their order; None if none is known."""
     known = sorted({digest for digest in digests if digest})
     if len(known) < 2:
         return known[0] if known else None

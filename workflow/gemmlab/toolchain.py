@@ -115,6 +115,17 @@ def loads_on(nvcc: Nvcc, driver_cuda: tuple[int, int] | None) -> bool:
     return driver_cuda is None or nvcc.release[0] <= driver_cuda[0]
 
 
+def driver_verdict(nvcc: Nvcc, driver_version: str | None, driver_cuda: tuple[int, int] | None) -> str:
+    """In one sentence whether the driver loads what `nvcc` compiles."""
+    release = "{}.{}".format(*nvcc.release)
+    if driver_cuda is None:
+        return f"no driver: kernels of nvcc {release} run on the emulator alone"
+    name = f"driver {driver_version or '(version unknown)'}, which supports CUDA {driver_cuda[0]}.{driver_cuda[1]},"
+    if loads_on(nvcc, driver_cuda):
+        return f"{name} loads cubins of nvcc {release}"
+    return f"{name} can't load cubins of nvcc {release}; they run on the emulator alone"
+
+
 @functools.cache
 def _ask_nvcc(path: Path, place: str) -> Nvcc | str:
     completed = run_process([path, "--version"], timeout_s=_TIMEOUT_S)

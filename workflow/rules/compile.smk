@@ -14,7 +14,7 @@ rule compile:
     params:
         architecture=TARGET.architecture,
         nvcc=config["nvcc"],
-        toolkit=TARGET.nvcc,
+        toolkit=TARGET.toolkit,
         entry=entry_text,
     shell:
         "python3 -m gemmlab compile --variant {wildcards.variant:q} --architecture {params.architecture:q}"

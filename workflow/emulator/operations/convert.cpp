@@ -201,7 +201,9 @@ void to_number(Warp& warp, const Instruction& instruction, uint32_t active) {
         double value = From::load(a[lane]);
         if ((flags & kFlush) != 0) value = flushed(value);
         if ((flags & kToInteger) != 0) value = to_integral(value, rounding);
-        const typename To::Stored result = To::store(limited(value, flags), rounding);
+        typename To::Stored result = To::store(limited(value, flags), rounding);
+        if (std::is_same<To, ToFloat>::value && (flags & kFlush) != 0)
+            result = static_cast<typename To::Stored>(flushed(static_cast<double>(result)));
         return result;
     });
 }

@@ -1,0 +1,1 @@
+from fake_gpu import gpu  # noqa: F401 - a fixture

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import hashlib
+
+import publish_cases as cases
+import pytest
+
+from gemmlab import cli, figures, publish_run
+from gemmlab.config import load_config
+from gemmlab.errors import GemmlabError
+from gemmlab.files import read_json
+from gemmlab.schema import read_table, validate, write_table
+
+
+def no_digest(table, row):
+    return None
+
+
+@pytest.fixture(autouse=True)
+def few_figures(monkeypatch):
+    """Two small drawings in place of the real ones, which other tests look at."""
+    from matplotlib.figure import Figure
+
+    def draw(timings, catalogue, shape, label):
+        names = ("ladder", "ratios")
+        return [figures.Drawing(name, label, "", figure=Figure(figsize=(1, 1))) for name in names]
+
+    monkeypatch.setattr(figures, "timing_drawings", draw)
+
+
+@pytest.fixture
+def results(tmp_path):
+    """The tables of a few variants of a small run."""
+    folder = tmp_path / "results" / "synthetic-gpu"
+    cases.write_small_run(folder, gpu=True)
+    chosen = {"cublas_fp32", "tile16", "tensor_cores", "broken_caught"}
+    for name in ("summary", "timings", "checks", "broken", "counters"):
+        rewrite(folder, name, lambda row: row if row["variant"] in chosen else None)
+    return folder
+
+
+def record(results, present_digest=no_digest, words=()):
+    published = results.parent / "published"
+    return publish_run.publish_run(results, published, cases.small_catalogue(), present_digest, words)
+
+
+def timings_of(results, variant="tile16"):
+    frame = read_table(results.parent / "published" / results.name / "tables" / "timings.csv", "timings")
+    return frame[frame["variant"] == variant]
+
+
+def rewrite(results, name, change):
+    """Change rows of a table of the run by `change(row)`; None drops a row."""
+    rows = [change(dict(row)) for row in publish_run._read_rows(results / "tables", name)]
+    write_table(results / "tables" / f"{name}.csv", [row for row in rows if row is not None], name)
+
+
+def test_only_what_is_allowed_is_copied_and_the_manifest_lists_it(results):
+    manifest = record(results)
+    folder = results.parent / "published" / "synthetic-gpu"
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    identity = cases.environment_record(True)["id"]
+    assert files == {
+        "manifest.json",
+        *(f"tables/{name}.csv" for name in ("summary", "timings", "checks", "broken", "counters")),
+        f"environments/{identity}.json",
+        "figures/ladder.svg",
+    }
+    assert manifest == read_json(folder / "manifest.json")
+    validate(manifest, "manifest", "manifest.json")
+    assert (manifest["gpu"], manifest["driver"], manifest["commit"]) == (cases.GPU, "580.0", cases.COMMIT)
+    assert {file["path"] for file in manifest["files"]} == files - {"manifest.json"}
+    for file in manifest["files"]:
+        assert hashlib.sha256((folder / file["path"]).read_bytes()).hexdigest() == file["sha256"]
+
+
+def test_recording_twice_changes_nothing(results):
+    record(results)
+    folder = results.parent / "published"
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    record(results)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_row_of_other_sources_refuses_the_whole_run(results):
+    def present(table, row):
+        return "other" if table == "timings" and row["variant"] == "tile16" else row["digest"]
+
+    with pytest.raises(
+        GemmlabError, match=r"8 rows don't come from the present sources(.|\n)*tile16 512 512 512 cold"
+    ):
+        record(results, present)
+    assert not (results.parent / "published").exists()
+
+
+def test_rows_that_ran_nothing_need_no_digest(results):
+    def present(table, row):
+        return row["digest"] or "present"
+
+    record(results, present)
+
+
+def test_an_unavailable_row_never_replaces_a_measured_one(results):
+    record(results)
+    unavailable = {"status": "unavailable", "reason": "no GPU today"}
+
+    def drop_times(row):
+        if row["variant"] != "tile16":
+            return row
+        if row["m"] != 512 or row["cache"] != "cold":
+            return None
+        empty = dict.fromkeys(("m", "n", "k", "cache", "time_ms_median", "digest", "flags"))
+        return row | empty | unavailable
+
+    rewrite(results, "timings", drop_times)
+    empty = dict.fromkeys(("time_ms", "tflops", "percent_of_peak", "percent_of_baseline"))
+    rewrite(results, "summary", lambda row: row | empty if row["variant"] == "tile16" else row)
+    record(results)
+    assert len(timings_of(results)) == 8
+    assert timings_of(results)["time_ms_median"].notna().all()
+    summary = read_table(results.parent / "published" / results.name / "tables" / "summary.csv", "summary")
+    assert summary["time_ms"].notna().sum() == 3
+
+
+def test_a_failed_row_replaces_a_measured_one(results):
+    record(results)
+
+    def fail(row):
+        return row | {"status": "failed", "reason": "wrong now"} if row["variant"] == "tile16" else row
+
+    rewrite(results, "checks", fail)
+    record(results)
+    checks = read_table(results.parent / "published" / results.name / "tables" / "checks.csv", "checks")
+    assert set(checks[checks["variant"] == "tile16"]["status"]) == {"failed"}
+
+
+def test_a_variant_that_was_skipped_as_a_whole_keeps_no_old_times(results):
+    record(results)
+    empty = dict.fromkeys(("m", "n", "k", "cache", "time_ms_median"))
+
+    def skip(row):
+        if row["variant"] != "tile16":
+            return row
+        first = row["m"] == 512 and row["cache"] == "cold"
+        return row | empty | {"status": "skipped", "reason": "compile failed"} if first else None
+
+    rewrite(results, "timings", skip)
+    record(results)
+    assert list(timings_of(results)["status"]) == ["skipped"]
+
+
+@pytest.mark.parametrize(("same_sources", "rows"), [(True, 8), (False, 2)])
+def test_old_shapes_stay_only_beside_rows_of_the_same_sources(results, same_sources, rows):
+    record(results)
+    digest = cases.digest_of("tile16 bench")[:16] if same_sources else "edited"
+
+    def shorten(row):
+        if row["variant"] != "tile16":
+            return row
+        return row | {"digest": digest} if row["m"] == 512 else None
+
+    def present(table, row):
+        return digest if table == "timings" and row["variant"] == "tile16" else None
+
+    rewrite(results, "timings", shorten)
+    record(results, present)
+    assert len(timings_of(results)) == rows
+
+
+def test_rows_of_variants_that_are_gone_are_dropped(results):
+    record(results)
+    catalogue = {name: variant for name, variant in cases.small_catalogue().items() if name != "tile16"}
+    for name in ("summary", "timings", "checks", "counters"):
+        rewrite(results, name, lambda row: None if row["variant"] == "tile16" else row)
+    publish_run.publish_run(results, results.parent / "published", catalogue, no_digest)
+    assert timings_of(results).empty
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/home/someone/gemmlab/kernels/x.cu(3): error",
+        "ptxas fatal: '/usr/local/cuda/bin/x' is gone",
+        "refused by node17.cluster",
+        "node 192.168.3.4 is down",
+        "Serial Number: 1654922012345",
+        "ask someone@example.org",
+        "seen on thishost only",
+    ],
+)
+def test_text_that_names_a_machine_or_a_person_is_refused(results, text):
+    rewrite(
+        results, "checks", lambda row: row | {"reason": text} if row["variant"] == "tensor_cores" else row
+    )
+    with pytest.raises(GemmlabError, match=r"tables\.checks.*is not to be published"):
+        record(results, words=["thishost"])
+    assert not (results.parent / "published").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kernels/tensor_cores.cu:88: race",
+        "300/300 emulator, 10/10 repeats",
+        "needs k % 4 == 0, got 3 x 4 x 5",
+        "12.9.1.4",
+    ],
+)
+def test_ordinary_text_is_not_taken_for_private(results, text):
+    rewrite(
+        results, "checks", lambda row: row | {"reason": text} if row["variant"] == "tensor_cores" else row
+    )
+    record(results)
+
+
+def test_a_run_without_a_gpu_or_without_tables_is_refused(tmp_path, results):
+    cases.write_environment(results, gpu=False)
+    with pytest.raises(GemmlabError, match="had no GPU"):
+        record(results)
+    cases.write_environment(results, gpu=True)
+    (results / "tables" / "checks.csv").unlink()
+    with pytest.raises(GemmlabError, match=r"no checks\.csv"):
+        record(results)
+
+
+def test_a_run_without_a_time_is_refused(results):
+    rewrite(
+        results,
+        "timings",
+        lambda row: row | {"time_ms_median": None, "status": "unavailable", "reason": "busy"},
+    )
+    with pytest.raises(GemmlabError, match="no time to record"):
+        record(results)
+
+
+def test_a_table_that_breaks_its_schema_is_refused(results):
+    path = results / "tables" / "checks.csv"
+    path.write_text(path.read_text().replace(",unavailable,", ",perhaps,", 1))
+    with pytest.raises(GemmlabError, match=r"checks\.csv, row \d+: status is \"perhaps\""):
+        record(results)
+
+
+def test_the_tree_s_digests_follow_settings_preset_and_executor(catalogue):
+    config = load_config()
+    digest = publish_run.tree_digests(config, catalogue)
+    check = {"variant": "tile16", "executor": "emulator"}
+    assert digest("checks", check) == digest("broken", check)
+    assert digest("checks", check) != digest("checks", check | {"executor": "cuda"})
+    timing = {"variant": "tile16", "preset": "standard"}
+    assert digest("timings", timing) != digest("timings", timing | {"preset": "full"})
+    assert digest("summary", {"variant": "tile16"}) is None
+    other = publish_run.tree_digests(config | {"seed": config["seed"] + 1}, catalogue)
+    assert other("checks", check) != digest("checks", check)
+
+
+def test_the_command_says_what_it_wrote(results, monkeypatch, capsys):
+    monkeypatch.setattr(publish_run, "load_catalogue", cases.small_catalogue)
+    monkeypatch.setattr(publish_run, "tree_digests", lambda config, catalogue: no_digest)
+    arguments = ["--results", str(results), "--published", str(results.parent / "published")]
+    assert cli.main(["publish-run", *arguments]) == 0
+    assert "tables/summary.csv (3 rows)" in capsys.readouterr().out

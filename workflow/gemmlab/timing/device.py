@@ -1,0 +1,88 @@
+"""The GPU as the timings use it: held by lock, watched by NVML, with a stream, a variant's kernels and the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemmlab import driver
+from gemmlab.executors.cuda import CudaExecutor
+from gemmlab.executors.device_memory import DeviceBuffer, allocate, device_faults, load_cupy
+from gemmlab.executors.limits import DeviceLimits
+from gemmlab.timing.baselines import WORKSPACE_BYTES, Cublas
+from gemmlab.timing.hot import Launchable
+from gemmlab.timing.lock import hold_gpu
+from gemmlab.timing.telemetry import Telemetry
+
+# CUDA's number of the GPU; CUDA_VISIBLE_DEVICES chooses which card that is.
+NUMBER = 0
+_PILOT_LAUNCHES = 2
+
+
+@dataclass(frozen=True)
+class Device:
+    """An open GPU. `executor` is None without a cubin, `cublas` and its workspace where no library is needed."""
+
+    cupy: Any
+    stream: Any
+    telemetry: Telemetry
+    uuid: str | None
+    limits: DeviceLimits
+    executor: CudaExecutor | None
+    cublas: Cublas | None
+    workspace: DeviceBuffer | None
+
+    @property
+    def highest_clock_mhz(self) -> float | None:
+        """The highest SM clock, by NVML or else by the driver."""
+        return self.telemetry.max_sm_clock_mhz() or self.limits.clock_mhz
+
+    def first_ms(self, launchable: Launchable, what: str) -> float:
+        """The time of one launch by CUDA events, ms; a fault names `what`."""
+        start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        with device_faults(self.cupy, what):
+            start.record(self.stream)
+            launchable.launch(self.stream)
+            end.record(self.stream)
+            end.synchronize()
+            return self.cupy.cuda.get_elapsed_time(start, end)
+
+    def pilot_ms(self, launchable: Launchable, what: str) -> float:
+        """The shorter of two launches' times, ms."""
+        return min(self.first_ms(launchable, what) for _ in range(_PILOT_LAUNCHES))
+
+
+def open_device(cubin: Path | None, library: bool) -> Device:
+    """Hold the GPU, create its context, load the kernels and create the library's handles: none of it is timed.
+
+    Args:
+        cubin: a variant's kernels, if it has any.
+        library: whether cuBLAS is needed.
+
+    Raises:
+        Unavailable: this machine lacks CuPy, cuBLAS or a GPU, or another process keeps the GPU.
+        NotLaunchable: the cubin is not for this GPU.
+    """
+    cupy = load_cupy()
+    uuid = driver.device_uuid(NUMBER)
+    if uuid:
+        hold_gpu(uuid)
+    # NVML is asked before the context exists, so that its list of processes holds the others alone.
+    telemetry = Telemetry(uuid)
+    cupy.cuda.Device(NUMBER).use()
+    cupy.cuda.runtime.deviceSynchronize()
+    telemetry.own_context_created()
+    workspace = allocate(cupy, WORKSPACE_BYTES, np.uint8) if library else None
+    return Device(
+        cupy=cupy,
+        stream=cupy.cuda.Stream(non_blocking=True),
+        telemetry=telemetry,
+        uuid=uuid,
+        limits=DeviceLimits.of_device(NUMBER),
+        executor=None if cubin is None else CudaExecutor(cubin, NUMBER),
+        cublas=None if workspace is None else Cublas(workspace.address),
+        workspace=workspace,
+    )
