@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -190,3 +191,12 @@ def test_the_real_worker_says_unavailable_where_it_sees_no_gpu(
     (row,) = rows(folder)
     assert row["status"] == status.UNAVAILABLE
     assert "CuPy" in row["reason"]
+
+
+def test_a_baseline_of_other_inputs_is_refused(
+    folder: Path, catalogue: dict, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    changed = catalogue | {"naive": dataclasses.replace(catalogue["naive"], baseline="cublas_fp16")}
+    monkeypatch.setattr(bench, "load_catalogue", lambda: changed)
+    assert cli.main(arguments(folder)) == 2
+    assert "naive: takes float32, but its baseline cublas_fp16 takes float16" in capsys.readouterr().err

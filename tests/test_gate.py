@@ -59,7 +59,7 @@ def test_a_bad_variant_fails_with_the_reason_and_leaves_no_file(results, capsys,
 
 def test_a_broken_kernel_that_is_caught_is_good(results, capsys):
     assert call(results, "broken_caught") == 0
-    assert "by wrong values, race: kernels/broken_caught.cu:27" in capsys.readouterr().out
+    assert "by wrong values, race; race: thread (3, 0, 0) reads" in capsys.readouterr().out
 
 
 def test_a_variants_gate_reads_only_its_own_files(results):
@@ -75,7 +75,7 @@ def test_a_timing_that_failed_is_bad(results, capsys):
     assert "tile16, bench: the result is wrong (and 1 more rows)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("variant", ["tile16", "nonsense"])
+@pytest.mark.parametrize("variant", ["tile16", "cublas_fp32", "nonsense"])
 def test_what_was_never_run_or_does_not_exist_is_a_mistake(tmp_path, capsys, variant):
     assert call(tmp_path, variant) == 2
     assert variant in capsys.readouterr().err

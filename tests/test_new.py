@@ -21,8 +21,10 @@ def root(tmp_path):
 
 def test_the_scaffold_is_a_variant_that_compiles(root):
     idea = 'columns first: "k" # and then rows'
+    taken = {file.name[:2] for file in (root / "kernels").glob("*.cu")}
     kernel, entry = new.create("my_kernel", idea, compared_with="tile32", root=root)
-    assert kernel.name == "17_my_kernel.cu"
+    assert kernel.name[2:] == "_my_kernel.cu"
+    assert kernel.name[:2] == min(f"{number:02}" for number in range(1, 30) if f"{number:02}" not in taken)
     assert entry == root / "config" / "variants" / "my_kernel.yaml"
     variant = load_catalogue(root / "config" / "variants", root)["my_kernel"]
     assert variant.idea == idea
@@ -47,8 +49,8 @@ def test_the_scaffold_is_a_variant_that_compiles(root):
 
 
 def test_a_number_can_be_chosen(root):
-    kernel, _ = new.create("other", "a test", number=33, root=root)
-    assert kernel.name == "33_other.cu"
+    kernel, _ = new.create("other", "a test", number=89, root=root)
+    assert kernel.name == "89_other.cu"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import publish_cases as cases
 import pytest
@@ -10,6 +11,7 @@ from gemmlab.config import load_config
 from gemmlab.errors import GemmlabError
 from gemmlab.files import read_json
 from gemmlab.schema import read_table, validate, write_table
+from gemmlab.tables import joint_digest
 
 
 def no_digest(table, row):
@@ -246,8 +248,9 @@ def test_the_tree_s_digests_follow_settings_preset_and_executor(catalogue):
     check = {"variant": "tile16", "executor": "emulator"}
     assert digest("checks", check) == digest("broken", check)
     assert digest("checks", check) != digest("checks", check | {"executor": "cuda"})
-    timing = {"variant": "tile16", "preset": "standard"}
-    assert digest("timings", timing) != digest("timings", timing | {"preset": "full"})
+    full = publish_run.tree_digests(config | {"preset": "full"}, catalogue)
+    assert digest("timings", check) != full("timings", check)
+    assert digest("checks", check) == full("checks", check)
     assert digest("summary", {"variant": "tile16"}) is None
     other = publish_run.tree_digests(config | {"seed": config["seed"] + 1}, catalogue)
     assert other("checks", check) != digest("checks", check)
@@ -259,3 +262,41 @@ def test_the_command_says_what_it_wrote(results, monkeypatch, capsys):
     arguments = ["--results", str(results), "--published", str(results.parent / "published")]
     assert cli.main(["publish-run", *arguments]) == 0
     assert "tables/summary.csv (3 rows)" in capsys.readouterr().out
+
+
+def test_the_tree_s_digests_are_those_that_the_stages_write(tmp_path, catalogue):
+    """With a build that failed every stage ends at once, and its digest is the one that a good run would carry."""
+    config = load_config()
+    build = tmp_path / "build" / "tile16.json"
+    cases.write_record(
+        build,
+        cases.build_record("tile16", failed=True) | {"ptx_sha256": None, "cubin_sha256": None},
+        "compile",
+    )
+    common = ["--variant", "tile16", "--build", str(build), "--output"]
+
+    def settings(*names):
+        return json.dumps({name: config[name] for name in names}, sort_keys=True)
+
+    def call(stage, output, *options):
+        assert cli.main([stage, *common, str(output), *options]) == 0
+        return output
+
+    drawn = ["--shapes", str(config["check"]["shapes"]), "--seed", str(config["seed"])]
+    drawn += ["--repeated-shapes", str(config["check"]["repeated_shapes"])]
+    check = call("check", tmp_path / "check.json", "--executor", "cuda", *drawn)
+    count = call("count", tmp_path / "count.json", "--shapes", json.dumps(config["count"]["shapes"]))
+    timed = settings("preset", "seed", "headline_shape", "bench")
+    checked = ["--check", str(check), "--settings"]
+    bench = call("bench", tmp_path / "bench.csv", "--samples", str(tmp_path / "samples.csv"), *checked, timed)
+    profiled = settings("preset", "seed", "headline_shape", "profile", "count")
+    profile = call(
+        "profile", tmp_path / "profile.csv", "--report", str(tmp_path / "ncu-rep"), *checked, profiled
+    )
+
+    digest = publish_run.tree_digests(config, catalogue)
+    row = {"variant": "tile16", "executor": "cuda", "ncu": 1.0, "digest": None}
+    assert digest("checks", row) == read_json(check)["digest"]
+    assert digest("timings", row) == read_table(bench, "timings").loc[0, "digest"]
+    both = [read_json(count)["digest"], read_table(profile, "profile").loc[0, "digest"]]
+    assert digest("counters", row) == joint_digest(both)

@@ -88,7 +88,7 @@ def test_every_section_says_what_it_is_for(with_gpu):
     assert "20.29" in text["headline"]
     assert "does_not_compile , compile: kernels/does_not_compile.cu(12)" in text["bad"]
     assert "0.536" in text["checks"]
-    assert "kernels/broken_caught.cu:27: race" in text["broken"]
+    assert "race: thread (3, 0, 0) reads" in text["broken"]
     assert "How to read it." in text["figures"]
     assert "Ladder: no figure. No GPU." in text["figures"]
     assert "65,536 (ncu 8,192)" in text["counters"]
@@ -111,7 +111,7 @@ def test_without_a_gpu_speeds_are_left_out_and_the_recorded_run_is_labelled(with
 
 def test_text_from_results_is_escaped(with_gpu):
     rows = [dict(row) for row in with_gpu.tables["checks"]]
-    rows[0] |= {"first_finding": "<script>alert(1)</script> & <b>"}
+    rows[0] |= {"reason": "<script>alert(1)</script> & <b>"}
     html = report.render_report(
         Run(**(vars(with_gpu) | {"tables": dict(with_gpu.tables) | {"checks": rows}}))
     )
@@ -181,3 +181,15 @@ def test_the_summary_names_what_is_bad_and_the_recorded_run(without_gpu):
 )
 def test_significant_digits_have_no_exponent(value, digits, text):
     assert report.significant(value, digits) == text
+
+
+def test_broken_kernels_that_nothing_ran_are_counted_apart():
+    rows = [
+        {"variant": "a", "status": "ok"},
+        {"variant": "a", "status": "unavailable"},
+        {"variant": "b", "status": "ok"},
+        {"variant": "b", "status": "failed"},
+        {"variant": "c", "status": "unavailable"},
+    ]
+    assert report.broken_caught(rows) == "1 of 3 (1 unavailable)"
+    assert report.broken_caught(rows[:2]) == "1 of 1"

@@ -102,7 +102,7 @@ def test_a_check_of_another_build_counts_as_none(tmp_path):
     cases.write_record(tmp_path / "check" / "emulator" / "tile16.json", old, "check")
     built = build(tmp_path, catalogue)
     assert built["checks"][0]["status"] == "unavailable"
-    assert "another cubin was checked" in built["checks"][0]["reason"]
+    assert "of another cubin" in built["checks"][0]["reason"]
     assert built["summary"][0]["status"] == "unavailable"
 
 
@@ -139,6 +139,17 @@ def test_a_headline_shape_that_was_skipped_makes_the_row_skipped(tmp_path):
     assert (row["status"], row["reason"]) == ("skipped", "time skipped: a launch takes 700 ms")
 
 
+@pytest.mark.parametrize(("failed", "state"), [(False, "skipped"), (True, "failed")])
+def test_a_probe_is_compiled_and_not_ranked(tmp_path, failed, state):
+    catalogue = {"latency": cases.kernel("latency", kind="probe", baseline=None)}
+    cases.write_record(
+        tmp_path / "build" / "latency.json", cases.build_record("latency", failed=failed), "compile"
+    )
+    built = build(tmp_path, catalogue)
+    assert built["summary"][0]["status"] == state
+    assert built["checks"] == []
+
+
 def test_registers_are_those_of_the_widest_launch(tmp_path):
     build_record = cases.build_record("x", registers=220)
     used = tables.resources(build_record)
@@ -161,13 +172,14 @@ def test_broken_kernels_say_what_caught_them_and_where(tmp_path):
     emulated = row_of(rows, "broken_caught", executor="emulator")
     assert emulated["status"] == "ok"
     assert emulated["caught_by"] == "wrong_values race"
-    assert emulated["finding"].startswith("kernels/broken_caught.cu:27: race")
+    assert emulated["finding"].startswith("race: thread (3, 0, 0) reads")
+    assert emulated["finding"].endswith(", broken_caught.cu:27")
     assert row_of(rows, "broken_unnoticed", executor="emulator")["status"] == "failed"
 
 
-def sanitize_record(errors: int, state: str = "ok") -> dict:
+def sanitize_record(errors: int) -> dict:
     tools = {"racecheck": {"errors": errors, "first": "a race" if errors else None}}
-    return {"variant": "broken_unnoticed", "status": state, "reason": None, "tools": tools}
+    return {"variant": "broken_unnoticed", "status": "ok", "reason": None, "tools": tools}
 
 
 @pytest.mark.parametrize(
@@ -179,8 +191,14 @@ def sanitize_record(errors: int, state: str = "ok") -> dict:
             "unavailable",
             None,
         ),
-        (sanitize_record(3, "failed"), "ok", "racecheck"),
+        (sanitize_record(3), "ok", "racecheck"),
         (sanitize_record(0), "failed", None),
+        (sanitize_record(3) | {"cubin_sha256": cases.digest_of("older")}, "unavailable", None),
+        (
+            sanitize_record(0) | {"tools": {"racecheck": {"errors": None, "reason": "timed out"}}},
+            "unavailable",
+            None,
+        ),
     ],
 )
 def test_a_broken_kernel_that_passes_on_a_gpu_depends_on_the_sanitizer(tmp_path, record, state, caught_by):
@@ -271,6 +289,17 @@ def test_the_limiter_is_the_highest_throughput(metrics, expected):
     rows = [cases.metric("x", cases.HEADLINE, name, value) for name, value in metrics.items()]
     assert tables.limiter(rows, cases.HEADLINE) == expected
     assert tables.limiter(rows, (1, 1, 1)) is None
+
+
+def test_a_shape_that_the_profile_skipped_says_why_in_its_counters(tmp_path):
+    catalogue = one_kernel(tmp_path, gpu=True)
+    skipped = cases.metric(
+        "tile16", cases.COUNT_SHAPES[1], "any", None, status="skipped", reason="over 500 ms"
+    )
+    rows = [*cases.profile_rows("tile16", 70.0), skipped]
+    write_table(tmp_path / "profile" / "tile16.csv", rows, "profile")
+    row = row_of(build(tmp_path, catalogue)["counters"], "tile16", counter=cases.COUNTERS[0], m=100)
+    assert (row["status"], row["reason"]) == ("ok", "ncu: over 500 ms")
 
 
 def test_a_failed_profile_is_bad_and_named_once(tmp_path):

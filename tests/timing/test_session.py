@@ -203,3 +203,11 @@ def test_one_outlier_is_flagged_kept_and_moves_no_median(
     (row,) = measure(catalogue, cubin, caches=("cold",)).rows
     assert row["time_ms_median"] == pytest.approx(0.1, rel=1e-5)
     assert (row["samples"], row["flags"]) == (64, "noisy")
+
+
+def test_cublaslt_s_best_is_timed_against_cublas(gpu: Gpu, catalogue: dict[str, Variant]) -> None:
+    variant = catalogue["cublaslt_fp32"]
+    result = measure_variant(variant, catalogue[variant.baseline], [SMALL], settings(), None)
+    for row in result.rows:
+        assert (row["status"], row["baseline"]) == (status.OK, "cublas_fp32")
+        assert row["ratio"] == pytest.approx(1.0, rel=1e-5)

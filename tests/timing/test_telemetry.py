@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from gemmlab.timing.telemetry import Telemetry, reason_names, slowing
+from gemmlab.timing.telemetry import Telemetry, slowing
 
 
 class NvmlError(Exception):
@@ -92,4 +92,4 @@ def test_without_nvml_everything_is_null(
 def test_reasons_that_slow_the_clock_are_told_from_harmless_ones() -> None:
     assert slowing(0x1 | 0x2 | 0x10 | 0x100) == 0
     assert slowing(None) == 0
-    assert reason_names(slowing(0x1 | 0x4 | 0x40)) == ["power cap", "thermal slowdown by hardware"]
+    assert slowing(0x1 | 0x4 | 0x40) == 0x44

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "errors.h"
-#include "load_merging.h"
+#include "merging.h"
 #include "memory.h"
 #include "registers.h"
 #include "text.h"
@@ -125,7 +125,7 @@ Program Decoder::decode() {
     // A last label may stand behind the last instruction, and a kernel may end without `ret`.
     decode_instruction({StatementKind::Instruction, "ret", {}});
     resolve_jumps();
-    predict_load_merging(program_);
+    predict_merging(program_);
     place_registers(program_, register_bits_);
     return std::move(program_);
 }
@@ -481,6 +481,11 @@ void Decoder::address(size_t index) {
     } else {
         unsupported();
     }
+}
+
+bool Decoder::fixed_address(size_t index, uint64_t& address) const {
+    const std::string& text = operand(index);
+    return text.front() == '[' && symbol_address(text.substr(1, text.size() - 2), address);
 }
 
 Space Decoder::take_space() {

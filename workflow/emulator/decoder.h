@@ -78,6 +78,9 @@ class Decoder {
     void address(size_t index);
     Space take_space();
 
+    // Whether the operand's address is known now: `[parameter + 4]`.
+    bool fixed_address(size_t index, uint64_t& address) const;
+
     // Appends to the operand list of the instruction; outputs must come before inputs.
     void add_output(Register place);
     void add_input(Register place);

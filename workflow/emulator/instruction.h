@@ -69,9 +69,11 @@ struct InstructionNote {
     SourceLine source;
     uint8_t flops = 0;        // of a thread
     bool is_fma = false;      // a float32 fused multiply-add, one FFMA in SASS
-    // Shared loads: bytes of the load that ptxas makes of this one and its neighbours; 0 when a neighbour stands for
-    // it.
+    bool is_volatile = false;
+    // Shared loads and stores: bytes of the one instruction that ptxas makes of this and its neighbours, and how far before
+    // this one it starts; 0 bytes when a neighbour stands for it.
     uint8_t merged_bytes = 0;
+    uint8_t merged_shift = 0;
 };
 
 // A register that holds the same bits in all lanes for a whole launch.

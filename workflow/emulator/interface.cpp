@@ -267,15 +267,16 @@ uint32_t ptx_sectors(const uint64_t* addresses, uint32_t active, uint32_t bytes)
     return count_sectors(addresses, active, bytes);
 }
 
-int ptx_shared_load_widths(ptx_module* module, const char* entry, uint32_t* counts, char* message,
-                           uint32_t message_bytes) {
+int ptx_shared_widths(ptx_module* module, const char* entry, uint32_t* counts, char* message, uint32_t message_bytes) {
     return guarded(message, message_bytes, [&] {
-        std::fill_n(counts, 5, 0u);
+        constexpr int kWidths = 5;
+        std::fill_n(counts, 2 * kWidths, 0u);
         const Program& program = find_program(*module, entry);
         for (const Instruction& instruction : program.code) {
             const uint32_t width = program.notes[instruction.index].merged_bytes;
-            const bool shared_load = instruction.access == Access::Load && instruction.space == Space::Shared;
-            if (shared_load && width != 0) ++counts[__builtin_ctz(width)];
+            if (width == 0) continue;
+            const int first = instruction.access == Access::Load ? 0 : kWidths;
+            ++counts[first + __builtin_ctz(width)];
         }
     });
 }

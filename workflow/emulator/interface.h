@@ -104,9 +104,10 @@ PTX_EXPORT void ptx_counters(const ptx_module* module, uint64_t* values);
 PTX_EXPORT uint64_t ptx_shared_cost(const uint32_t* addresses, uint32_t active, uint32_t bytes, uint32_t is_store);
 PTX_EXPORT uint32_t ptx_sectors(const uint64_t* addresses, uint32_t active, uint32_t bytes);
 
-// Static shared loads of an entry by the width that ptxas is predicted to give them: 1, 2, 4, 8 and 16 bytes.
-PTX_EXPORT int ptx_shared_load_widths(ptx_module* module, const char* entry, uint32_t* counts, char* message,
-                           uint32_t message_bytes);
+// Shared loads (five numbers) and stores (five more) in the text of an entry, by the width that ptxas is predicted to give
+// them: 1, 2, 4, 8 and 16 bytes.
+PTX_EXPORT int ptx_shared_widths(ptx_module* module, const char* entry, uint32_t* counts, char* message,
+                                 uint32_t message_bytes);
 
 #ifdef __cplusplus
 }

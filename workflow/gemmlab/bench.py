@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     catalogue = load_catalogue()
     variant = _timed_variant(catalogue, options)
     settings = Settings.parse(options.settings)
-    baseline = catalogue[variant.baseline] if variant.baseline else None
+    baseline = _baseline(catalogue, variant)
     if options.inside_worker:
         end_with_parent()
         shapes = [_as_shape(shape) for shape in json.loads(options.shapes)]
@@ -92,6 +92,18 @@ def _timed_variant(catalogue: Mapping[str, Variant], options: argparse.Namespace
     if variant.compiled and (options.build is None or options.check is None):
         raise GemmlabError(f"--variant {variant.name}: is a kernel, so bench needs --build and --check.")
     return variant
+
+
+def _baseline(catalogue: Mapping[str, Variant], variant: Variant) -> Variant | None:
+    if variant.baseline is None:
+        return None
+    baseline = catalogue[variant.baseline]
+    if baseline.input_type != variant.input_type:
+        raise GemmlabError(
+            f"{variant.origin}, variant {variant.name}: takes {variant.input_type}, but its baseline {baseline.name} "
+            f"takes {baseline.input_type}. Name a baseline that takes the same inputs."
+        )
+    return baseline
 
 
 def _cubin(options: argparse.Namespace) -> Path | None:

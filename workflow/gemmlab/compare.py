@@ -178,6 +178,10 @@ def run(options: argparse.Namespace) -> int:
     print(
         f"\n{len(rows)} rows: {counts}. {over} differ by more than 1 % from 2048^3 on or 3 % below (marked !)."
     )
+    print(
+        "same: the 95 % interval of the change lies within 1 % (3 % for small problems); faster, slower: it lies on "
+        "one side of 0; unsure: neither, or no interval."
+    )
     for run_path, texts in zip((options.run_a, options.run_b), one_sided(before, after), strict=True):
         if texts:
             print(

@@ -17,6 +17,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from gemmlab import status
@@ -56,6 +57,8 @@ _COUNTER_PANELS = (
     ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "Shared load wavefronts"),
 )
 _LANES = 32
+_UNLIMITED = "nothing: all can be resident"
+_LIMIT_COLOURS = ("blue", "orange", "green", "purple", "brown", "pink", "cyan", "yellow")
 _PREFERRED_COUNT_SHAPE = (128, 128, 128)
 
 
@@ -137,9 +140,13 @@ def counts(counters: pd.DataFrame, catalogue: Mapping[str, Variant]) -> Drawing:
         axes.set_title(title, loc="left")
         axes.set_xlabel("count per 32 multiply-adds")
     _variant_labels(panels[0], names)
+    left_out = [
+        name for name, variant in catalogue.items() if variant.kind == "kernel" and name not in wide.index
+    ]
     caption = (
         f"What a warp asks of the memory system for 32 multiply-adds at {shape_text(shape)}, counted exactly by the "
         "emulator; shorter is better. A logarithmic axis shows points, since a bar's length would mean nothing there."
+        + (f" Not counted: {', '.join(left_out)}." if left_out else "")
     )
     return Drawing(**about, caption=caption, figure=figure)
 
@@ -194,12 +201,12 @@ def errors(checks: pd.DataFrame, catalogue: Mapping[str, Variant]) -> Drawing:
 def resources(summary: pd.DataFrame, catalogue: Mapping[str, Variant]) -> Drawing:
     """Registers, with spills marked, and theoretical occupancy with what limits it."""
     about = {"name": "resources", "title": "Registers and occupancy"}
-    known = summary[summary["registers"].notna()].set_index("variant")
+    known = summary[summary["registers"].notna() & (summary["kind"] != "probe")].set_index("variant")
     if known.empty:
         return Drawing(**about, caption="", note="No variant was compiled: " + most_given_reason(summary))
     names = [name for name in catalogue if name in known.index]
     known = known.loc[names]
-    figure, (left, right) = _row_panels(about["title"], len(names), 2)
+    figure, (left, right) = _row_panels(about["title"], len(names), 2, bottom=0.6)
     _bars(left, known["registers"], COLOURS["grey"], linear=True)
     for position, (registers, spilled) in enumerate(
         zip(known["registers"], known["spill_bytes"], strict=True)
@@ -218,17 +225,20 @@ def resources(summary: pd.DataFrame, catalogue: Mapping[str, Variant]) -> Drawin
     left.set_xticks(range(0, 257, 64))
     left.set_title("Registers", loc="left")
     left.set_xlabel("registers per thread")
-    limits = known["occupancy_limit"].fillna("unknown")
-    palette = ("blue", "orange", "green", "purple", "brown", "pink")
-    colour_of = dict(zip(dict.fromkeys(limits), (COLOURS[name] for name in palette), strict=False))
+    limits = known["occupancy_limit"].fillna("not known").mask(known["occupancy"] >= 1.0, _UNLIMITED)
+    told_apart = [limit for limit in dict.fromkeys(limits) if limit != _UNLIMITED]
+    colour_of = dict(zip(told_apart, (COLOURS[name] for name in _LIMIT_COLOURS), strict=False))
+    colour_of[_UNLIMITED] = "0.7"
     _bars(right, 100.0 * known["occupancy"], [colour_of.get(limit, _QUIET) for limit in limits], linear=True)
     right.set_xlim(0, 118)
     right.set_xticks(range(0, 101, 25))
     right.set_title("Theoretical occupancy", loc="left")
     right.set_xlabel("resident warps, % of the most")
-    handles = [matplotlib.patches.Patch(color=colour, label=limit) for limit, colour in colour_of.items()]
-    right.legend(
-        handles=handles, title="limited by", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False
+    handles = [
+        Patch(color=colour, label=limit) for limit, colour in colour_of.items() if limit in set(limits)
+    ]
+    figure.legend(
+        handles=handles, title="occupancy limited by", loc="outside lower center", ncols=4, frameon=False
     )
     _variant_labels(left, names)
     caption = (

@@ -57,7 +57,11 @@ def read_json(path: Path) -> Any:
         raise GemmlabError(f"{path}: not JSON ({error}). Delete it and run snakemake again.") from error
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
+# The C loader where PyYAML has it: the catalogue is read by every job.
+_SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _UniqueKeyLoader(_SafeLoader):
     """YAML in which a key that stands twice is an error, not a silent overwrite."""
 
 
@@ -72,7 +76,7 @@ def _mapping_without_duplicates(loader: _UniqueKeyLoader, node: yaml.MappingNode
                 "Keep one of the two."
             )
         seen[key] = line
-    return yaml.SafeLoader.construct_mapping(loader, node, deep)
+    return _SafeLoader.construct_mapping(loader, node, deep)
 
 
 _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)

@@ -39,7 +39,7 @@ def variant_gate(results: Path, variant: Variant) -> tuple[str, list[BadResult]]
         GemmlabError: nothing was run for the variant.
     """
     entry = read_variant(results, variant)
-    if variant.compiled and entry.build is None:
+    if entry.build is None if variant.compiled else not entry.bench:
         raise GemmlabError(
             f"{results}: no record of {variant.name}. `snakemake --cores 1 {variant.name}` makes one."
         )
@@ -104,11 +104,9 @@ def _check_text(row: Row) -> str:
 
 
 def _caught_text(row: Row) -> str:
-    return (
-        f"by {row['caught_by'].replace(' ', ', ').replace('_', ' ')}: {row['finding']}"
-        if row.get("caught_by")
-        else ""
-    )
+    if not row.get("caught_by"):
+        return ""
+    return f"by {row['caught_by'].replace(' ', ', ').replace('_', ' ')}; {row['finding']}"
 
 
 def _count_lines(entry: VariantRecords) -> list[str]:

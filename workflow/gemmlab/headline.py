@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print results/<device>/summary.md; raises GemmlabError when there is none yet."""
+    """Print results/<device>/summary.md, which ends with the report's path; raises GemmlabError if there is none."""
     config = load_config()
     if options.device:
         config["device"] = options.device
@@ -25,5 +25,4 @@ def run(options: argparse.Namespace) -> int:
     if not summary.is_file():
         raise GemmlabError(f"{summary}: no run has been published here yet. Run: make reproduce")
     print(summary.read_text().rstrip())
-    print(f"\nReport: {results / 'report.html'}")
     return 0

@@ -156,10 +156,7 @@ def _for_all_shapes(row: Row) -> bool:
 
 
 def tree_digests(config: Mapping[str, Any], catalogue: Mapping[str, Variant]) -> PresentDigest:
-    """The digests of the present tree under `config`, by the settings that the rules hand to each stage.
-
-    A timing's own preset counts, so that a run of `full` can be published from a configuration of `standard`.
-    """
+    """The digests of the present tree under `config`, by the settings that the rules hand to each stage."""
     known: dict[tuple, str] = {}
 
     def stage_digest(stage: str, variant: Variant, settings: Any, emulator: bool = False) -> str:
@@ -168,27 +165,27 @@ def tree_digests(config: Mapping[str, Any], catalogue: Mapping[str, Variant]) ->
             known[key] = inputs_digest(stage, variant, settings, emulator=emulator)
         return known[key]
 
-    def section(names: Sequence[str], preset: str | None) -> Any:
-        chosen = {name: config[name] for name in names if name in config}
-        return json.loads(json.dumps(chosen | ({"preset": preset} if preset else {}), sort_keys=True))
+    def section(*names: str) -> str:
+        chosen = {
+            name: config[name] for name in ("preset", "seed", "headline_shape", *names) if name in config
+        }
+        return json.dumps(chosen, sort_keys=True)
 
     def present_digest(table: str, row: Row) -> str | None:
         variant = catalogue.get(row.get("variant") or "")
         if variant is None or table in ("summary", "claims"):
             return None
         if table in ("checks", "broken"):
-            settings = {key: config["check"][key] for key in ("shapes", "repeated_shapes")} | {
-                "seed": config["seed"]
-            }
+            settings = {key: config["check"][key] for key in ("shapes", "repeated_shapes")}
+            settings["seed"] = config["seed"]
             return stage_digest("check", variant, settings, emulator=row["executor"] == "emulator")
         if table == "timings":
-            settings = section(("preset", "seed", "headline_shape", "bench"), row["preset"])
+            baseline = catalogue[variant.baseline] if variant.baseline else None
+            settings = [section("bench"), repr(baseline.entry_text) if baseline else None]
             return stage_digest("bench", variant, settings)
         shapes = [tuple(shape) for shape in variant.count_shapes or config["count"]["shapes"]]
         counted = stage_digest("count", variant, shapes, emulator=True) if variant.compiled else None
-        profiled = stage_digest(
-            "profile", variant, section(("preset", "seed", "headline_shape", "profile", "count"), None)
-        )
+        profiled = stage_digest("profile", variant, json.loads(section("profile", "count")))
         if row["ncu"] is None:
             # A profile that gave nothing has no digest.
             return counted if row["digest"] == counted else joint_digest([counted, profiled])
@@ -319,6 +316,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Publish a run and say what lies where."""
     config, catalogue = load_config(), load_catalogue()
+    timings = _read_rows(options.results / "tables", "timings") or []
+    config["preset"] = next((row["preset"] for row in timings if row["preset"]), config["preset"])
     manifest = publish_run(
         options.results, options.published, catalogue, tree_digests(config, catalogue), _own_names()
     )

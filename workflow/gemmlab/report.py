@@ -169,16 +169,17 @@ def verdict(run: Run) -> str:
     parts = [f"{count} {state}" for state, count in counts.items() if count]
     text = f"{len(summary)} variant{'s' * (len(summary) != 1)}: {', '.join(parts) or 'none'}."
     if broken:
-        text += " Broken kernels caught: {} of {}.".format(*broken_caught(broken))
+        text += f" Broken kernels caught: {broken_caught(broken)}."
     return text
 
 
-def broken_caught(broken: Sequence[Row]) -> tuple[int, int]:
-    """How many broken kernels were caught by an executor and passed none, and how many there are."""
+def broken_caught(broken: Sequence[Row]) -> str:
+    """How many broken kernels were caught by an executor and passed none, of how many; and how many nothing ran."""
     names = {row["variant"] for row in broken}
     caught = {row["variant"] for row in broken if row["status"] == status.OK}
     passed = {row["variant"] for row in broken if row["status"] == status.FAILED}
-    return len(caught - passed), len(names)
+    untried = len(names - caught - passed)
+    return f"{len(caught - passed)} of {len(names)}" + (f" ({untried} unavailable)" if untried else "")
 
 
 def shared_reason(summary: Sequence[Row]) -> str | None:
@@ -303,7 +304,7 @@ def _check_columns() -> list[Column]:
         Column("worst error / bound", _number("worst_fraction_of_bound", 3), numeric=True),
         Column("findings", _whole("findings"), numeric=True),
         Column("status", lambda row: row["status"], kind="status"),
-        Column("reason", lambda row: row["first_finding"] or row["reason"] or "", kind="text"),
+        Column("reason", lambda row: row["reason"] or row["first_finding"] or "", kind="text wide"),
     ]
 
 
@@ -312,10 +313,14 @@ def _broken_columns() -> list[Column]:
         Column("kernel", lambda row: row["variant"], kind="name"),
         Column("stands for", _text("stands_for"), kind="text"),
         Column("executor", lambda row: row["executor"]),
-        Column("caught by", lambda row: (row["caught_by"] or NOTHING).replace(" ", ", ").replace("_", " ")),
-        Column("what and where", lambda row: row["finding"] or row["reason"] or NOTHING, kind="text"),
+        Column("caught by", _caught_by, kind="text"),
+        Column("what and where", lambda row: row["finding"] or row["reason"] or NOTHING, kind="text wide"),
         Column("status", lambda row: row["status"], kind="status"),
     ]
+
+
+def _caught_by(row: Row) -> str:
+    return (row["caught_by"] or NOTHING).replace(" ", ", ").replace("_", " ")
 
 
 def _digest_columns() -> list[Column]:

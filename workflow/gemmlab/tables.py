@@ -247,7 +247,7 @@ def _other_build(build: Record | None, record: Record) -> str | None:
     for key, what in (("cubin_sha256", "cubin"), ("ptx_sha256", "PTX")):
         built, used = build.get(key), record.get(key)
         if built and used and built != used:
-            return f"another {what} was checked ({used[:12]}) than is built now ({built[:12]}): run snakemake again"
+            return f"of another {what} ({used[:12]}) than is built now ({built[:12]}): run snakemake again"
     return None
 
 
@@ -282,19 +282,16 @@ def _broken_row(entry: VariantRecords, executor: str) -> Row:
     if record["status"] in (status.SKIPPED, status.UNAVAILABLE):
         return row | {"status": record["status"], "reason": record["reason"]}
     caught_by, findings = _caught(record)
-    if executor == "cuda" and entry.sanitize is not None:
-        tools, messages = _sanitizer_errors(entry.sanitize)
+    if executor == "cuda":
+        tools, messages, unknown = _sanitizer_errors(entry)
         caught_by, findings = caught_by + tools, findings + messages
     row["caught_by"] = " ".join(dict.fromkeys(caught_by)) or None
     row["finding"] = findings[0] if findings else None
     if caught_by:
         return row | {"status": status.OK, "reason": None}
-    if executor == "cuda" and (entry.sanitize is None or entry.sanitize["status"] == status.UNAVAILABLE):
-        why = entry.sanitize["reason"] if entry.sanitize else "compute-sanitizer was not run"
-        return row | {
-            "status": status.UNAVAILABLE,
-            "reason": f"passed, as a race may by luck, and there is no sanitizer result: {why}",
-        }
+    if executor == "cuda" and unknown:
+        reason = f"passed, as a race may by luck, and the sanitizer doesn't tell: {unknown}"
+        return row | {"status": status.UNAVAILABLE, "reason": reason}
     return row | {"status": status.FAILED, "reason": "passed unnoticed"}
 
 
@@ -312,16 +309,32 @@ def _caught(record: Record) -> tuple[list[str], list[str]]:
     return caught_by, messages
 
 
-def _sanitizer_errors(record: Record) -> tuple[list[str], list[str]]:
-    tools = {name: tool for name, tool in (record.get("tools") or {}).items() if tool["errors"]}
-    return list(tools), [f"{name}: {tool.get('first') or 'no text'}" for name, tool in tools.items()]
+def _sanitizer_errors(entry: VariantRecords) -> tuple[list[str], list[str], str | None]:
+    """Tools that reported errors, their first messages, and why the sanitizer as a whole can't be believed."""
+    record = entry.sanitize
+    if record is None:
+        return [], [], "it was not run"
+    stale = _other_build(entry.build, record)
+    if stale:
+        return [], [], stale
+    tools = record.get("tools") or {}
+    found = {name: tool for name, tool in tools.items() if tool["errors"]}
+    silent = [f"{name}: {tool.get('reason')}" for name, tool in tools.items() if tool["errors"] is None]
+    unknown = record["reason"] or "; ".join(silent) if silent or not tools else None
+    return list(found), [f"{name}: {tool.get('first') or 'no text'}" for name, tool in found.items()], unknown
 
 
 def _describe_finding(finding: Record) -> str:
-    place = ""
+    """What and where in a line; the message is given only what it doesn't say itself."""
+    text = finding["message"]
+    kind = finding["kind"].replace("_", " ")
+    if not text.startswith(kind):
+        text = f"{kind}: {text}"
     if finding.get("file"):
-        place = f"{finding['file']}:{finding['line']}: " if finding.get("line") else f"{finding['file']}: "
-    return f"{place}{finding['kind'].replace('_', ' ')}: {finding['message']}"
+        place = f"{Path(finding['file']).name}:{finding['line']}" if finding.get("line") else finding["file"]
+        if place not in text:
+            text = f"{text}, {place}"
+    return text
 
 
 # ---- timings.csv
@@ -350,14 +363,12 @@ def timing_rows(records: Sequence[VariantRecords], checks: Sequence[Row]) -> lis
 
 def _mistrusted(entry: VariantRecords, timing: Row, check: Row | None) -> tuple[str | None, str | None]:
     """A flag and the reason why a time says nothing about the kernel as built and checked, or two times None."""
-    if entry.variant.kind not in ("kernel", "probe"):
+    if entry.variant.kind != "kernel":
         return None, None
     timed, built = timing.get("cubin_sha256"), (entry.build or {}).get("cubin_sha256")
     if not timed or timed != built:
         used, now = (str(digest)[:12] if digest else "unknown" for digest in (timed, built))
         return "other_cubin", f"timed with another cubin ({used}) than is built now ({now}): not ranked"
-    if entry.variant.kind == "probe":
-        return None, None
     if check is None or check["status"] != status.OK:
         state = "not run" if check is None else f"{check['status']}: {check['reason']}"
         return "unchecked", f"the check of this cubin on the GPU is not ok ({state}): not ranked"
@@ -387,7 +398,7 @@ def counter_name(name: str) -> str:
 
 def _variant_counters(entry: VariantRecords) -> list[Row]:
     emulated, emulator_reason = _emulated(entry)
-    measured, ncu_reason = _measured(entry)
+    measured, ncu_reasons = _measured(entry)
     digest = joint_digest([(entry.count or {}).get("digest"), *(row.get("digest") for row in entry.profile)])
     rows: list[Row] = []
     for shape in dict.fromkeys([*emulated, *measured]):
@@ -398,9 +409,8 @@ def _variant_counters(entry: VariantRecords) -> list[Row]:
             if ours is None:
                 missing.append(f"emulator: {emulator_reason or _why_missing(shape in emulated, 'run')}")
             if theirs.get("value") is None:
-                missing.append(
-                    f"ncu: {theirs.get('reason') or ncu_reason or _why_missing(shape in measured, 'profiled')}"
-                )
+                reason = theirs.get("reason") or ncu_reasons.get(shape) or ncu_reasons.get(None)
+                missing.append(f"ncu: {reason or _why_missing(shape in measured, 'profiled')}")
             rows.append(
                 {
                     "variant": entry.variant.name,
@@ -419,7 +429,7 @@ def _variant_counters(entry: VariantRecords) -> list[Row]:
         rows.append(_no_counters(entry, status.FAILED, f"profile: {failed['reason']}", digest))
     elif not rows and (entry.count or entry.profile):
         reasons = [f"emulator: {emulator_reason}"] if emulator_reason else []
-        reasons += [f"ncu: {ncu_reason}"] if ncu_reason else []
+        reasons += [f"ncu: {reason}" for reason in list(ncu_reasons.values())[:1]]
         states = [(entry.count or {}).get("status"), *(row["status"] for row in entry.profile)]
         rows.append(_no_counters(entry, _worst(filter(None, states)), "; ".join(reasons) or None, digest))
     return rows
@@ -444,8 +454,9 @@ def _emulated(entry: VariantRecords) -> tuple[dict[Shape, dict[str, int]], str |
     record = entry.count
     if record is None:
         return {}, "not counted" if entry.variant.compiled else "a library's kernels have no source here"
-    if record["status"] != status.OK:
-        return {}, record["reason"] or record["status"]
+    stale = _other_build(entry.build, record)
+    if stale or record["status"] != status.OK:
+        return {}, stale or record["reason"] or record["status"]
     by_shape = {}
     for shape in record.get("shapes", []):
         counters = {counter_name(name): value for name, value in shape["counters"].items()}
@@ -453,23 +464,25 @@ def _emulated(entry: VariantRecords) -> tuple[dict[Shape, dict[str, int]], str |
     return by_shape, None
 
 
-def _measured(entry: VariantRecords) -> tuple[dict[Shape, dict[str, Row]], str | None]:
-    """Value, unit and reason of each metric by shape and name, or the reason why there are none."""
-    if not entry.profile:
-        return {}, "not profiled"
-    rows = [row for row in entry.profile if row.get("m") is not None and row["metric"] != ANY_COUNTER]
-    if not rows:
-        return {}, entry.profile[0]["reason"] or entry.profile[0]["status"]
+def _measured(entry: VariantRecords) -> tuple[dict[Shape, dict[str, Row]], dict[Shape | None, str]]:
+    """Value, unit and reason of each metric by shape and name; and why shapes have none (None stands for all)."""
     by_shape: dict[Shape, dict[str, Row]] = {}
-    for shape in dict.fromkeys((row["m"], row["n"], row["k"]) for row in rows):
-        here = [row for row in rows if (row["m"], row["n"], row["k"]) == shape]
+    reasons: dict[Shape | None, str] = {} if entry.profile else {None: "not profiled"}
+    for shape in dict.fromkeys(_shape_of(row) for row in entry.profile):
+        here = [row for row in entry.profile if _shape_of(row) == shape]
+        if here[0]["metric"] == ANY_COUNTER:
+            reasons[shape] = here[0]["reason"] or here[0]["status"]
+            continue
         longest = _longest_launch(here)
-        metrics = {}
-        for name in dict.fromkeys(row["metric"] for row in here):
-            launches = [row for row in here if row["metric"] == name]
-            metrics[counter_name(name)] = _over_launches(name, launches, longest)
-        by_shape[shape] = metrics
-    return by_shape, None
+        by_shape[shape] = {
+            counter_name(name): _over_launches(name, [row for row in here if row["metric"] == name], longest)
+            for name in dict.fromkeys(row["metric"] for row in here)
+        }
+    return by_shape, reasons
+
+
+def _shape_of(row: Row) -> Shape | None:
+    return None if row.get("m") is None else (row["m"], row["n"], row["k"])
 
 
 def _over_launches(name: str, launches: Sequence[Row], longest: int | None) -> Row:
@@ -542,7 +555,7 @@ def summary_rows(
 
 def _headline(timings: Sequence[Row], shape: Shape) -> Row | None:
     """The cold row at `shape`; a row that stands for all shapes (no m) where there is none."""
-    fitting = [row for row in timings if (row.get("m"), row.get("n"), row.get("k")) == shape]
+    fitting = [row for row in timings if _shape_of(row) == shape]
     cold = [row for row in fitting if row.get("cache") in ("cold", None)]
     return next(iter(cold or [row for row in timings if row.get("m") is None]), None)
 
@@ -575,6 +588,8 @@ def _summary_status(
     base, reasons = _correctness(entry, checks)
     if base != status.OK:
         return base, "; ".join(reasons)
+    if entry.variant.kind == "probe":
+        return status.SKIPPED, "a probe measures the device and is no product: nothing to check or rank"
     timing_state, timing_reason = _timing_state(entry, headline, shape)
     if timing_reason:
         reasons.append(timing_reason)
@@ -582,7 +597,7 @@ def _summary_status(
         lacking = next((row for row in entry.profile if row["status"] != status.OK), None)
         if lacking and not any(row["status"] == status.OK for row in entry.profile):
             reasons.append(f"profile {lacking['status']}: {lacking['reason']}")
-    if entry.variant.kind not in ("kernel", "probe"):
+    if entry.variant.kind != "kernel":
         return timing_state, "; ".join(reasons) or None
     state = status.SKIPPED if timing_state == status.SKIPPED else status.OK
     return state, "; ".join(reasons) or None
@@ -617,7 +632,7 @@ def _correctness(entry: VariantRecords, checks: Sequence[Row]) -> tuple[str, lis
         return status.UNAVAILABLE, ["not run: no record of its build"]
     if entry.build["status"] != status.OK:
         return entry.build["status"], [f"compile: {entry.build['reason']}"]
-    if entry.variant.kind == "probe" and not checks:
+    if entry.variant.kind == "probe":
         return status.OK, []
     if not checks:
         return status.UNAVAILABLE, ["not checked: no record of a check"]
@@ -680,7 +695,7 @@ def limiter(profile: Sequence[Row], shape: Shape) -> str | None:
     The highest of Nsight Compute's throughputs of SM, L1, L2 and DRAM; where none reaches 60 % of its peak, latency
     (the threshold of Nsight Compute's own speed-of-light rule).
     """
-    here = [row for row in profile if (row.get("m"), row.get("n"), row.get("k")) == shape]
+    here = [row for row in profile if _shape_of(row) == shape]
     if not here:
         return None
     launch = _longest_launch(here)

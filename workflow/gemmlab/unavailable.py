@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from gemmlab import status
 from gemmlab.catalogue import Variant, load_catalogue
 from gemmlab.errors import GemmlabError
 from gemmlab.schema import write_table
-from gemmlab.tables import ANY_COUNTER, Row
 
 # A stage that can be unavailable, and the schema of its rows.
 STAGES = {"bench": "timings", "profile": "profile"}
+# The metric of a row that stands for all metrics, as in profile.
+_ANY_METRIC = "any"
 
 
-def unavailable_row(variant: Variant, stage: str, reason: str) -> Row:
+def unavailable_row(variant: Variant, stage: str, reason: str) -> dict[str, Any]:
     """The one row that stands for all shapes (and metrics) of a variant in a stage that wasn't run."""
     row = {"variant": variant.name, "status": status.UNAVAILABLE, "reason": reason}
-    return row | ({"arithmetic": variant.arithmetic} if stage == "bench" else {"metric": ANY_COUNTER})
+    return row | ({"arithmetic": variant.arithmetic} if stage == "bench" else {"metric": _ANY_METRIC})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,12 +1,8 @@
-# check: each variant against the float64 reference; on a GPU run on both executors.
+# check: each variant against the float64 reference; on a GPU run on both executors. Checks may share the card with
+# each other: nothing is timed, and the timed rules take all cores, so that none runs beside one.
 def needs_emulator(wildcards):
     """The emulator's library, for the executor that is one."""
     return rules.emulator.output if wildcards.executor == "emulator" else []
-
-
-def gpus_of_executor(wildcards):
-    """A check on the card takes it; one on the emulator doesn't."""
-    return 1 if wildcards.executor == "cuda" else 0
 
 
 rule check:
@@ -27,8 +23,6 @@ rule check:
         time_limit=config["check"].get("time_limit_s", 240),
         seed=config["seed"],
         entry=entry_text,
-    resources:
-        gpu=gpus_of_executor,
     shell:
         "python3 -m gemmlab check --variant {wildcards.variant:q} --executor {wildcards.executor:q}"
         " --build {input.build:q} --output {output:q} --shapes {params.shapes}"

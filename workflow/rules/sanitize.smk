@@ -1,4 +1,5 @@
-# sanitize: compute-sanitizer's four tools. Broken kernels always, the others in the preset full.
+# sanitize: compute-sanitizer's four tools. Broken kernels always, the others in the preset full. As with checks,
+# nothing is timed here.
 SANITIZED = [] if not TARGET.has_gpu else CHECKED if config["preset"] == "full" else BROKEN
 
 
@@ -17,8 +18,6 @@ rule sanitize:
         settings=settings("preset", "seed"),
         device=TARGET.fingerprint,
         entry=entry_text,
-    resources:
-        gpu=1,
     shell:
         "python3 -m gemmlab sanitize --variant {wildcards.variant:q} --build {input.build:q} --output {output:q}"
         " --settings {params.settings:q} 2>&1 | tee {log:q}"

@@ -163,22 +163,18 @@ void store_global(Warp& warp, const Instruction& instruction, uint32_t active, c
 
 // ---- shared memory ----
 
-void count_shared_load(Warp& warp, const Instruction& instruction, uint32_t active, const uint32_t* addresses) {
+void count_shared(Warp& warp, const Instruction& instruction, uint32_t active, const uint32_t* addresses) {
     const Launch& launch = *warp.block->launch;
     InstructionCount& count = launch.counters->of(instruction);
     count.words += count_lanes(active) * words_of(instruction);
-    const uint32_t merged = launch.program->notes[instruction.index].merged_bytes;
-    if (merged == 0) return;  // part of a neighbour's load
-    const SharedCost cost = shared_load_cost(addresses, active, merged);
-    count.requests += 1;
-    count.wavefronts += cost.wavefronts;
-    count.phases += cost.phases;
-}
-
-void count_shared_store(Warp& warp, const Instruction& instruction, uint32_t active, const uint32_t* addresses) {
-    InstructionCount& count = warp.block->launch->counters->of(instruction);
-    const SharedCost cost = shared_store_cost(addresses, active, instruction.bytes());
-    count.words += count_lanes(active) * words_of(instruction);
+    const InstructionNote& note = launch.program->notes[instruction.index];
+    if (note.merged_bytes == 0) return;  // part of a neighbour
+    uint32_t starts[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane)
+        starts[lane] = addresses[lane] - note.merged_shift;
+    const SharedCost cost = instruction.access == Access::Load
+                                ? shared_load_cost(starts, active, note.merged_bytes)
+                                : shared_store_cost(starts, active, note.merged_bytes);
     count.requests += 1;
     count.wavefronts += cost.wavefronts;
     count.phases += cost.phases;
@@ -188,7 +184,7 @@ void load_shared(Warp& warp, const Instruction& instruction, uint32_t active, co
     const Launch& launch = *warp.block->launch;
     uint32_t addresses[kLanes];
     narrow_addresses(wide_addresses, addresses);
-    if (launch.counters != nullptr) count_shared_load(warp, instruction, active, addresses);
+    if (launch.counters != nullptr) count_shared(warp, instruction, active, addresses);
     const uint32_t bytes = instruction.bytes();
     const uint32_t good = check_shared(warp, instruction, active, addresses, bytes, "reads");
     deliver_junk(warp, instruction, active & ~good);
@@ -206,7 +202,7 @@ void store_shared(Warp& warp, const Instruction& instruction, uint32_t active, c
     const Launch& launch = *warp.block->launch;
     uint32_t addresses[kLanes];
     narrow_addresses(wide_addresses, addresses);
-    if (launch.counters != nullptr) count_shared_store(warp, instruction, active, addresses);
+    if (launch.counters != nullptr) count_shared(warp, instruction, active, addresses);
     const uint32_t bytes = instruction.bytes();
     const uint32_t good = check_shared(warp, instruction, active, addresses, bytes, "writes");
     Staged staged;
@@ -282,6 +278,19 @@ void load_parameter(Warp& warp, const Instruction& instruction, uint32_t active,
     if (good != 0) deliver(warp, instruction, good, launch.parameters, addresses);
 }
 
+// A parameter at a place known beforehand is the same for all lanes.
+void broadcast_parameter(Warp& warp, const Instruction& instruction, uint32_t active) {
+    const uint8_t* from = warp.block->launch->parameters + instruction.target;
+    const Register* places = element_registers(warp, instruction);
+    for (int element = 0; element < instruction.elements; ++element) {
+        const uint64_t value = extended(from + element * instruction.width, instruction.width, is_signed(instruction.type));
+        if ((instruction.option[1] & kWideRegister) != 0)
+            write_lanes<uint64_t>(warp, places[element], active, [=](int) { return value; });
+        else
+            write_lanes<uint32_t>(warp, places[element], active, [=](int) { return static_cast<uint32_t>(value); });
+    }
+}
+
 using SpaceFunction = void (*)(Warp&, const Instruction&, uint32_t, const uint64_t*);
 
 // A release orders what came before it, an acquire what comes after.
@@ -355,6 +364,7 @@ void take_strength(Decoder& decoder, Instruction& instruction) {
     if (scoped) decoder.take_one_of({"cta", "cluster", "gpu", "sys"}, -1);
     if (!scoped && !decoder.take("volatile")) return;
     instruction.option[1] |= kStrong;
+    decoder.note().is_volatile = true;
     if (instruction.space != Space::Shared) decoder.program().blocks_communicate = true;
     if (!ordering) return;
     instruction.option[1] |= kOrdering;
@@ -420,7 +430,14 @@ bool decode_load(Decoder& decoder) {
         case Space::Constant: instruction.execute = in_space<load_global>; break;
         case Space::Shared: instruction.execute = in_space<load_shared>; break;
         case Space::Local: instruction.execute = in_space<load_local>; break;
-        case Space::Parameter: instruction.execute = in_space<load_parameter>; break;
+        case Space::Parameter: {
+            uint64_t offset = 0;
+            const bool known = decoder.fixed_address(1, offset) &&
+                               offset + instruction.bytes() <= decoder.program().parameter_bytes;
+            instruction.target = static_cast<uint32_t>(offset);
+            instruction.execute = known ? static_cast<Handler>(broadcast_parameter) : in_space<load_parameter>;
+            break;
+        }
         case Space::Generic:
             instruction.execute = in_generic_space<load_global, load_shared, load_local, load_parameter>;
     }

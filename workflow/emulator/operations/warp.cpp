@@ -15,49 +15,42 @@ const Register* list_of(const Warp& warp, const Instruction& instruction) {
     return &warp.block->launch->program->operand_lists[instruction.list];
 }
 
-// Which lane each lane reads, and whether that lies in its segment; otherwise it reads itself.
-int source_lane(int lane, uint32_t argument, uint32_t clamp_and_segment, uint8_t mode, bool& in_range) {
-    const int value = static_cast<int>(argument & 31);
-    const int clamp = static_cast<int>(clamp_and_segment & 31);
-    const int segment = static_cast<int>(clamp_and_segment >> 8 & 31);
-    const int last = (lane & segment) | (clamp & ~segment);
-    const int first = lane & segment;
-    int source = lane;
-    switch (mode) {
-        case kUp:
-            source = lane - value;
-            in_range = source >= last;
-            break;
-        case kDown:
-            source = lane + value;
-            in_range = source <= last;
-            break;
-        case kButterfly:
-            source = lane ^ value;
-            in_range = source <= last;
-            break;
-        default:
-            source = first | (value & ~segment);
-            in_range = source <= last;
-    }
-    return in_range ? source : lane;
-}
-
+// Each lane reads the lane that its argument names, if that lies in its segment, else itself.
+template <uint8_t kMode>
 void shuffle(Warp& warp, const Instruction& instruction, uint32_t active) {
     const uint32_t* a = warp.lanes<uint32_t>(instruction.a);
     const uint32_t* argument = warp.lanes<uint32_t>(instruction.b);
     const Register* list = list_of(warp, instruction);
-    const uint32_t* clamp = warp.lanes<uint32_t>(list[instruction.list_outputs]);
-    uint32_t result[kLanes];
-    uint32_t in_range_bits = 0;
+    const uint32_t* clamp_and_segment = warp.lanes<uint32_t>(list[instruction.list_outputs]);
+    int source[kLanes];
+    uint32_t in_range[kLanes];
     for (int lane = 0; lane < kLanes; ++lane) {
-        bool in_range = false;
-        const int source = source_lane(lane, argument[lane], clamp[lane], instruction.option[0], in_range);
-        result[lane] = a[source & 31];
-        in_range_bits |= static_cast<uint32_t>(in_range) << lane;
+        const int value = static_cast<int>(argument[lane] & 31);
+        const int clamp = static_cast<int>(clamp_and_segment[lane] & 31);
+        const int segment = static_cast<int>(clamp_and_segment[lane] >> 8 & 31);
+        const int last = (lane & segment) | (clamp & ~segment);
+        const int wanted = kMode == kUp          ? lane - value
+                           : kMode == kDown      ? lane + value
+                           : kMode == kButterfly ? lane ^ value
+                                                 : (lane & segment) | (value & ~segment);
+        in_range[lane] = (kMode == kUp ? wanted >= last : wanted <= last) ? 1 : 0;
+        source[lane] = (in_range[lane] != 0 ? wanted : lane) & 31;
     }
+    uint32_t result[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane)
+        result[lane] = a[source[lane]];
     write_lanes<uint32_t>(warp, instruction.destination, active, [&](int lane) { return result[lane]; });
-    if (instruction.list_outputs != 0) write_predicate(warp, list[0], active, in_range_bits);
+    if (instruction.list_outputs == 0) return;
+    write_predicate(warp, list[0], active, lanes_where([&](int lane) { return in_range[lane] != 0; }));
+}
+
+Handler shuffle_handler(int mode) {
+    switch (mode) {
+        case kUp: return shuffle<kUp>;
+        case kDown: return shuffle<kDown>;
+        case kButterfly: return shuffle<kButterfly>;
+        default: return shuffle<kIndex>;
+    }
 }
 
 bool decode_shuffle(Decoder& decoder) {
@@ -67,7 +60,6 @@ bool decode_shuffle(Decoder& decoder) {
     decoder.expect_operands(5, 5);
     const int mode = decoder.take_one_of({"up", "down", "bfly", "idx"}, -1);
     if (mode < 0) decoder.unsupported();
-    instruction.option[0] = static_cast<uint8_t>(mode);
     const std::vector<std::string> results = decoder.pieces(0);
     instruction.destination = decoder.destination(results[0]);
     if (results.size() == 2) decoder.add_output(decoder.destination(results[1]));
@@ -76,7 +68,7 @@ bool decode_shuffle(Decoder& decoder) {
     decoder.add_input(decoder.source(3, Type::B32));
     instruction.c = decoder.source(4, Type::B32);
     instruction.kind = Kind::Converged;
-    instruction.execute = shuffle;
+    instruction.execute = shuffle_handler(mode);
     return true;
 }
 

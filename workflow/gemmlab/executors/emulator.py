@@ -44,6 +44,7 @@ _LABELS = {
 _STATUS_ERRORS = {1: Unavailable, 2: NotLaunchable}
 _FIND, _COUNT = 1, 2
 _MESSAGE_BYTES = 2048
+_WIDTHS = 5
 _SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32}
 
 
@@ -115,7 +116,7 @@ def load_library(path: Path | None = None) -> ctypes.CDLL:
         "ptx_counters": (None, [module, ctypes.POINTER(wide)]),
         "ptx_shared_cost": (wide, [ctypes.POINTER(word), word, word, word]),
         "ptx_sectors": (word, [ctypes.POINTER(wide), word, word]),
-        "ptx_shared_load_widths": (ctypes.c_int, [module, text, ctypes.POINTER(word), text, word]),
+        "ptx_shared_widths": (ctypes.c_int, [module, text, ctypes.POINTER(word), text, word]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
@@ -212,16 +213,22 @@ class EmulatorExecutor:
             self._run_one(launch, native_buffers, indices, order, flags)
         return Execution(findings=self._findings(), counters=self._counters() if count else {})
 
-    def shared_load_widths(self, entry: str) -> dict[int, int]:
-        """Count the static shared loads of a kernel by the bytes that ptxas is predicted to give them."""
+    def shared_widths(self, entry: str) -> tuple[dict[int, int], dict[int, int]]:
+        """Count the shared loads and stores in a kernel's text by the bytes that ptxas is predicted to give them.
+
+        Raises:
+            GemmlabError: no such kernel.
+            Unavailable: the kernel holds an instruction that the emulator lacks.
+        """
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        counts = (ctypes.c_uint32 * 5)()
+        counts = (ctypes.c_uint32 * (2 * _WIDTHS))()
         self._entry(entry)
-        status = self._library.ptx_shared_load_widths(
-            self._module, entry.encode(), counts, message, _MESSAGE_BYTES
-        )
+        status = self._library.ptx_shared_widths(self._module, entry.encode(), counts, message, _MESSAGE_BYTES)
         self._raise_for(status, entry, message)
-        return {1 << i: number for i, number in enumerate(counts) if number}
+        loads, stores = (
+            {1 << i: counts[first + i] for i in range(_WIDTHS) if counts[first + i]} for first in (0, _WIDTHS)
+        )
+        return loads, stores
 
     def _read_entries(self) -> dict[str, _Entry]:
         entries = {}

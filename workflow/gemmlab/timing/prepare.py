@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,6 @@ from gemmlab.timing.device import Device
 from gemmlab.timing.hot import Launchable, capture
 from gemmlab.timing.settings import LONG_MS, Settings, Shape
 from gemmlab.timing.verify import Product
-
 
 Fill = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
@@ -92,7 +92,8 @@ def prepare_shape(
         ready.buffers["a"].upload(a)
         ready.buffers["b"].upload(b)
         device.cupy.cuda.runtime.deviceSynchronize()
-    product = Product(a, b, variant.input_type, variant.transpose_b, settings.seed)
+    arithmetics = {side.arithmetic for side in (variant, baseline) if side is not None}
+    product = Product(a, b, variant.input_type, variant.transpose_b, arithmetics, settings.seed)
     output = "d" if variant.separate_output else "c"
     try:
         _add_side(device, ready, "variant", variant, variant, output, product, settings)
@@ -178,8 +179,12 @@ def _launchable(
     offered = device.cublas.light_matmuls(ready.problem, side.arithmetic, types, addresses)
 
     def pilot(matmul: Launchable) -> float:
-        device.first_ms(matmul, side.name)
-        return device.pilot_ms(matmul, side.name)
+        try:
+            device.first_ms(matmul, side.name)
+            return device.pilot_ms(matmul, side.name)
+        except NotLaunchable:
+            # The heuristics may offer what the library then refuses.
+            return math.inf
 
     return best(offered, pilot)
 

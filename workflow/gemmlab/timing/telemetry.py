@@ -13,13 +13,6 @@ from typing import Any
 
 # Bits of nvmlClocksEventReason* that are no reason for concern: idle, a clock that somebody set, a display.
 _HARMLESS_REASONS = 0x001 | 0x002 | 0x010 | 0x100
-_REASON_NAMES = {
-    0x004: "power cap",
-    0x008: "hardware slowdown",
-    0x020: "thermal slowdown by software",
-    0x040: "thermal slowdown by hardware",
-    0x080: "power brake",
-}
 
 
 @dataclass(frozen=True)
@@ -36,11 +29,6 @@ class Reading:
 def slowing(reasons: int | None) -> int:
     """The bits of NVML's throttle reasons that slow the clock down; 0 if there are none or NVML doesn't say."""
     return (reasons or 0) & ~_HARMLESS_REASONS
-
-
-def reason_names(reasons: int) -> list[str]:
-    """Throttle reasons in words."""
-    return [name for bit, name in _REASON_NAMES.items() if reasons & bit]
 
 
 class Telemetry:

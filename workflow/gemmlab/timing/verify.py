@@ -7,16 +7,16 @@ random signs, which costs one pass over each matrix and sees every row.
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Iterable
 
 import numpy as np
 
-from gemmlab.arithmetic import ARITHMETICS, OUTPUT_ROUNDOFF, error_bound, product_error
+from gemmlab.arithmetic import ARITHMETICS, OUTPUT_ROUNDOFF, error_bound, magnitude, product_error
 from gemmlab.elements import to_double
 
 ROWS = 16
-# Rows that are converted to float64 at a time, so that the largest problem doesn't need twice its memory at once.
-_SLAB = 512
+# Rows that are converted to float64 at a time: few enough to stay in the cache while they are used.
+_SLAB = 64
 _MARGIN = 4.0
 
 
@@ -26,59 +26,53 @@ class Product:
     alpha is 1 and beta 0, as in every timing.
     """
 
-    def __init__(self, a: np.ndarray, b: np.ndarray, input_type: str, transpose_b: bool, seed: int) -> None:
-        """Choose rows and signs.
+    def __init__(
+        self,
+        a: np.ndarray,
+        b: np.ndarray,
+        input_type: str,
+        transpose_b: bool,
+        arithmetics: Iterable[str],
+        seed: int,
+    ) -> None:
+        """Choose rows and signs and compute, in one pass over each matrix, all that results are compared with.
 
         Args:
             a: m x k, stored elements of `input_type`.
             b: k x n, or n x k where `transpose_b`, stored elements.
             input_type: element type of both.
             transpose_b: whether B is stored transposed.
+            arithmetics: of the results that will be compared.
             seed: of the rows and the signs.
         """
-        self._a, self._b = a, b
         self._type = input_type
-        self._transpose_b = transpose_b
         self.m, self.k = a.shape
         self.n = b.shape[0] if transpose_b else b.shape[1]
         generator = np.random.default_rng([seed, self.m, self.n, self.k])
         self.rows = np.sort(generator.choice(self.m, size=min(ROWS, self.m), replace=False))
         self.signs = generator.choice([-1.0, 1.0], size=self.n)
-
-    @functools.cached_property
-    def row_reference(self) -> tuple[np.ndarray, np.ndarray]:
-        """The chosen rows of A B and of |A||B|, float64, 16 x n each."""
-        a_rows = to_double(self._a[self.rows], self._type)
-        product = np.zeros((len(self.rows), self.n))
-        absolute = np.zeros_like(product)
-        for part in _slabs(len(self._b)):
-            slab = to_double(self._b[part], self._type)
-            if self._transpose_b:
-                product[:, part] = a_rows @ slab.T
-                absolute[:, part] = abs(a_rows) @ abs(slab).T
+        a_rows = to_double(a[self.rows], input_type)
+        self._row_reference = np.zeros((len(self.rows), self.n))
+        # |A||B| as each arithmetic's bound wants it.
+        self._row_magnitudes = {name: np.zeros_like(self._row_reference) for name in arithmetics}
+        b_signs, b_squares = np.zeros(self.k), 0.0
+        for part in _slabs(len(b)):
+            slab = to_double(b[part], input_type)
+            b_squares += float(np.vdot(slab, slab))
+            if transpose_b:
+                b_signs += self.signs[part] @ slab
             else:
-                product += a_rows[:, part] @ slab
-                absolute += abs(a_rows[:, part]) @ abs(slab)
-        return product, absolute
-
-    @functools.cached_property
-    def signed_sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """A (B x) and the scale of its rows, |A_i|_2 |B|_F, float64, m each."""
-        bx = np.zeros(self.k)
-        squares = 0.0
-        for part in _slabs(len(self._b)):
-            slab = to_double(self._b[part], self._type)
-            squares += float(np.vdot(slab, slab))
-            if self._transpose_b:
-                bx += self.signs[part] @ slab
-            else:
-                bx[part] = slab @ self.signs
-        sums, scales = np.empty(self.m), np.empty(self.m)
+                b_signs[part] = slab @ self.signs
+            _add_rows(self._row_reference, a_rows, slab, part, transpose_b)
+            for name, magnitudes in self._row_magnitudes.items():
+                sizes = (magnitude(values, name, input_type) for values in (a_rows, slab))
+                _add_rows(magnitudes, *sizes, part, transpose_b)
+        # A (B x), and the scale of its rows, |A_i|_2 |B|_F.
+        self._signed_sums, self._scales = np.empty(self.m), np.empty(self.m)
         for part in _slabs(self.m):
-            slab = to_double(self._a[part], self._type)
-            sums[part] = slab @ bx
-            scales[part] = np.sqrt(np.einsum("ij,ij->i", slab, slab) * squares)
-        return sums, scales
+            slab = to_double(a[part], input_type)
+            self._signed_sums[part] = slab @ b_signs
+            self._scales[part] = np.sqrt(np.einsum("ij,ij->i", slab, slab) * b_squares)
 
     def fault(self, c: np.ndarray, arithmetic: str, output_type: str) -> str | None:
         """What is wrong with the result `c` (m x n, stored elements of `output_type`), or None if it is right.
@@ -88,7 +82,7 @@ class Product:
         errors of a row like a random walk. Four times that is allowed: right results stay under a quarter of it, one
         cell of a row that was left out exceeds it in FP32, and a lost tile does in every arithmetic.
         """
-        product, absolute = self.row_reference
+        product, absolute = self._row_reference, self._row_magnitudes[arithmetic]
         got = to_double(c[self.rows], output_type)
         bound = error_bound(arithmetic, self.k, absolute, np.zeros_like(absolute), output_type, self._type)
         wrong = ~(abs(got - product) <= bound)
@@ -102,7 +96,7 @@ class Product:
         return self._freivalds_fault(c, arithmetic, output_type)
 
     def _freivalds_fault(self, c: np.ndarray, arithmetic: str, output_type: str) -> str | None:
-        sums, scales = self.signed_sums
+        sums, scales = self._signed_sums, self._scales
         rules = ARITHMETICS[arithmetic]
         root = np.sqrt(self.k)
         relative = product_error(arithmetic, self._type) / root + root * rules.sum_roundoff
@@ -120,6 +114,14 @@ class Product:
             f"Freivalds' check: {int(wrong.sum())} of {self.m} rows are wrong; row {row}: C x is {got[row]:.9g}, "
             f"A (B x) is {sums[row]:.9g}, allowed {allowed[row]:.3g}"
         )
+
+
+def _add_rows(total: np.ndarray, rows: np.ndarray, slab: np.ndarray, part: slice, transpose_b: bool) -> None:
+    """Add to `total` what the rows `part` of the stored B contribute to the product of `rows` and B."""
+    if transpose_b:
+        total[:, part] = rows @ slab.T
+    else:
+        total += rows[:, part] @ slab
 
 
 def _slabs(rows: int) -> list[slice]:

@@ -1,0 +1,185 @@
+"""A run as those ask for it who judge it: times, counters, builds and probes by name, or a word on what is missing."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gemmlab import status
+from gemmlab.catalogue import Variant
+from gemmlab.tables import (
+    ANY_COUNTER,
+    Record,
+    Row,
+    Shape,
+    VariantRecords,
+    counter_name,
+    ranked_row,
+    shape_text,
+)
+
+NEEDS_GPU = "needs a GPU"
+
+
+class Missing(Exception):
+    """This run can't decide: the message says what it lacks."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number, or word, that a measure found.
+
+    `label` tells it from the measure's others, `details` are the numbers behind it, `low` and `high` its interval.
+    """
+
+    label: str
+    value: float | str
+    details: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        where = f" {self.label}" if self.label else ""
+        return f"{number(self.value)}{where}" + (f" ({self.details})" if self.details else "")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run wrote, as the measures ask for it.
+
+    Attributes:
+        catalogue: the variants of the run.
+        records: their records by name.
+        tables: rows by table's name, as `tables.build_tables` makes them.
+        probes: records of the stage probe by name.
+    """
+
+    catalogue: Mapping[str, Variant]
+    records: Mapping[str, VariantRecords]
+    tables: Mapping[str, Sequence[Row]]
+    probes: Mapping[str, Record] = field(default_factory=dict)
+
+    @functools.cached_property
+    def has_gpu(self) -> bool:
+        """Whether anything of this run was executed on a GPU."""
+        return any(
+            "cuda" in entry.checks or any(row.get("time_ms_median") is not None for row in entry.bench)
+            for entry in self.records.values()
+        )
+
+    @functools.cached_property
+    def _timings(self) -> dict[tuple[str, Shape | None, str | None], Row]:
+        return {
+            (row["variant"], _shape_of(row), row.get("cache")): row
+            for row in reversed(self.tables["timings"])
+        }
+
+    @functools.cached_property
+    def _counters(self) -> dict[tuple[str, Shape | None], dict[str, Row]]:
+        found: dict[tuple[str, Shape | None], dict[str, Row]] = {}
+        for row in self.tables["counters"]:
+            found.setdefault((row["variant"], _shape_of(row)), {})[row["counter"]] = row
+        return found
+
+    def variant(self, name: str) -> Variant:
+        """The variant called `name`; Missing if the run hasn't got it."""
+        if name not in self.catalogue:
+            raise Missing(f"{name} is not in this run")
+        return self.catalogue[name]
+
+    def timing(self, name: str, shape: Shape, cache: str = "cold") -> Row:
+        """The row of timings.csv that may be compared; Missing says why there is none."""
+        self.variant(name)
+        if not self.has_gpu:
+            raise Missing(NEEDS_GPU)
+        here = (name, shape)
+        row = next(
+            (
+                row
+                for key in ((*here, cache), (*here, None), (name, None, None))
+                if (row := self._timings.get(key))
+            ),
+            None,
+        )
+        if row is None:
+            raise Missing(f"{name} was not timed at {shape_text(shape)} with a {cache} cache")
+        if row["status"] != status.OK:
+            raise Missing(f"{name} at {shape_text(shape)}: {row['status']}, {row['reason']}")
+        if not ranked_row(row):
+            raise Missing(f"the time of {name} at {shape_text(shape)} is not ranked ({row.get('flags')})")
+        return row
+
+    def count(self, name: str, shape: Shape, counter: str, source: str) -> float:
+        """A counter (`source` emulator) or a metric (`source` ncu) of counters.csv; Missing says why there is none."""
+        self.variant(name)
+        if source == "ncu" and not self.has_gpu:
+            raise Missing(NEEDS_GPU)
+        rows = self._counters.get((name, shape), {})
+        row = rows.get(counter_name(counter))
+        if row is not None and row.get(source) is not None:
+            return row[source]
+        if row is None:
+            row = self._counters.get((name, None), {}).get(ANY_COUNTER)
+        what = f"{counter} of {name} at {shape_text(shape)}"
+        raise Missing(f"{what}: {row['reason']}" if row and row.get("reason") else f"no {what} by {source}")
+
+    def metrics(self, name: str, shape: Shape) -> dict[str, float]:
+        """Everything that Nsight Compute said of a variant at `shape`; Missing without a profile."""
+        self.count(name, shape, "sm__throughput.avg.pct_of_peak_sustained_elapsed", "ncu")
+        rows = self._counters[name, shape]
+        return {counter: row["ncu"] for counter, row in rows.items() if row.get("ncu") is not None}
+
+    def build(self, name: str) -> dict[str, Any]:
+        """Resources of the entry function that takes most registers, with spills, shared memory and code size added."""
+        self.variant(name)
+        record = self.records[name].build
+        if record is None or record["status"] != status.OK:
+            why = f"{record['status']}, {record['reason']}" if record else "it was not compiled"
+            raise Missing(f"no build of {name}: {why}")
+        entries = list((record.get("entries") or {}).values())
+        if not entries:
+            raise Missing(f"ptxas said nothing of {name}")
+        entry = max(entries, key=lambda entry: entry["registers"] or 0)
+        sizes = {
+            "spill_bytes": ("spill_store_bytes", "spill_load_bytes"),
+            "shared_bytes": ("shared_static_bytes", "shared_dynamic_bytes"),
+        }
+        sums = {
+            key: sum(known)
+            if (known := [entry[part] for part in parts if entry.get(part) is not None])
+            else None
+            for key, parts in sizes.items()
+        }
+        code = entry.get("sass")
+        return entry | sums | {"instructions": sum(code.values()) if code else None}
+
+    def probe(self, name: str) -> Record:
+        """The record of a probe that worked; Missing says why there is none."""
+        record = self.probes.get(name)
+        if record is None:
+            raise Missing(f"{name} was not run" if self.has_gpu else NEEDS_GPU)
+        if record["status"] != status.OK:
+            raise Missing(f"{name}: {record['status']}, {record['reason']}")
+        return record
+
+
+def _shape_of(row: Row) -> Shape | None:
+    return None if row.get("m") is None else (row["m"], row["n"], row["k"])
+
+
+def number(value: float | str) -> str:
+    """A figure for people: three significant digits and never an exponent; a word as it is."""
+    if isinstance(value, str):
+        return value
+    if value == 0 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:,.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+
+
+def as_shape(shape: int | Sequence[int]) -> Shape:
+    """An edge as the square problem that it means; m, n, k as they are."""
+    m, n, k = (shape, shape, shape) if isinstance(shape, int) else shape
+    return m, n, k
