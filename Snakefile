@@ -32,6 +32,8 @@ include: "workflow/rules/count.smk"
 include: "workflow/rules/bench.smk"
 include: "workflow/rules/profile.smk"
 include: "workflow/rules/sanitize.smk"
+include: "workflow/rules/probe.smk"
+include: "workflow/rules/claims.smk"
 include: "workflow/rules/publish.smk"
 include: "workflow/rules/gate.smk"
 

@@ -8,7 +8,9 @@ from gemmlab.executors.base import Execution, Finding
 
 
 def rows_of(buffer, rows, columns, pitch):
-    return np.lib.stride_tricks.as_strided(buffer, (rows, columns), (pitch * buffer.itemsize, buffer.itemsize))
+    return np.lib.stride_tricks.as_strided(
+        buffer, (rows, columns), (pitch * buffer.itemsize, buffer.itemsize)
+    )
 
 
 class FakeExecutor:
@@ -36,6 +38,8 @@ class FakeExecutor:
             result[-1, -1] = c[-1, -1]
         if self.mistake == "order matters" and order == 2:
             result *= 1 + 2.0**-23
+        if self.mistake == "other bits" and not float(a[0, 0]).is_integer():
+            result *= 1 + 2.0**-25
         if self.mistake != "writes nothing":
             c[:] = result
         if self.mistake == "changes A" and lda == k:
@@ -44,5 +48,7 @@ class FakeExecutor:
             buffers["c"][n] = 0
         findings = ()
         if self.mistake == "race" and find:
-            findings = (Finding("race", "race: a.cu:7", "a.cu", 7, (0, 0, 0), (1, 0, 0), (2, 0, 0), "ld.shared", 3),)
+            findings = (
+                Finding("race", "race: a.cu:7", "a.cu", 7, (0, 0, 0), (1, 0, 0), (2, 0, 0), "ld.shared", 3),
+            )
         return Execution(findings, {"ptx_instructions": m * n * k} if count else {})

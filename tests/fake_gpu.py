@@ -100,9 +100,11 @@ class Gpu:
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
     now_ms: float = 0.0
+    clock_mhz: float = 1980.0
     free_bytes: int = 2**34
     pending_fault: str | None = None
     capturing: list | None = None
+    replaying: bool = False
     launches: int = 0
     launched: list[tuple] = field(default_factory=list)
 
@@ -168,8 +170,10 @@ def make_cupy(gpu: Gpu) -> types.SimpleNamespace:
             self.work = work
 
         def launch(self, stream: Any = None) -> None:
+            gpu.replaying = True
             for work in self.work:
                 gpu.do(work)
+            gpu.replaying = False
 
         def upload(self, stream: Any = None) -> None:
             pass
@@ -318,7 +322,10 @@ def make_nvbench(gpu: Gpu) -> tuple[types.ModuleType, types.ModuleType]:
                 before = gpu.now_ms
                 launcher(None)
                 times.append((gpu.now_ms - before) / 1e3)
-            self.samples, self.frequencies = np.array(times, np.float32), np.full(len(times), 1.98e9)
+            self.samples, self.frequencies = (
+                np.array(times, np.float32),
+                np.full(len(times), gpu.clock_mhz * 1e6),
+            )
 
     class BenchmarkResult(dict):
         @classmethod
@@ -345,6 +352,14 @@ def make_nvbench(gpu: Gpu) -> tuple[types.ModuleType, types.ModuleType]:
     module.registered = registered
     results.BenchmarkResult = BenchmarkResult
     return module, results
+
+
+def renew_nvbench(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An NVBench that hasn't run yet, as in a new process."""
+    nvbench, results = make_nvbench(gpu)
+    monkeypatch.setattr(sys.modules["cuda"], "bench", nvbench)
+    monkeypatch.setitem(sys.modules, "cuda.bench", nvbench)
+    monkeypatch.setitem(sys.modules, "cuda.bench.results", results)
 
 
 @pytest.fixture

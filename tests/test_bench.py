@@ -3,19 +3,20 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import sys
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_gpu import Gpu, Kernel, gemm, gpu, make_cubin, make_nvbench  # noqa: F401 - gpu is a fixture
+from fake_gpu import Gpu, Kernel, gemm, gpu, make_cubin  # noqa: F401 - gpu is a fixture
 
 from gemmlab import bench, cli, status
 from gemmlab.config import load_config
 from gemmlab.files import read_json, sha256_file, write_json
 from gemmlab.schema import columns, read_table
 from gemmlab.timing.session import SAMPLE_COLUMNS
-from gemmlab.worker import WorkerResult
+from gemmlab.worker import WorkerResult, run_forked
 
 
 def settings(**bench_changes) -> str:
@@ -55,28 +56,23 @@ def rows(folder: Path, variant: str = "naive") -> list[dict]:
 
 
 @pytest.fixture
-def workers(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:  # noqa: F811
-    """Workers run in this process, each with an NVBench that hasn't run yet; their commands."""
-    commands: list[list[str]] = []
+def workers(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[float]:  # noqa: F811
+    """The time limits of the workers that ran; they are real forks, but their GPU is not."""
+    limits: list[float] = []
 
-    def run(command: list[str], time_limit_s: float, log: Path | None) -> WorkerResult:
-        commands.append(command)
-        nvbench, results = make_nvbench(gpu)
-        sys.modules["cuda"].bench = nvbench
-        monkeypatch.setitem(sys.modules, "cuda.bench", nvbench)
-        monkeypatch.setitem(sys.modules, "cuda.bench.results", results)
-        return WorkerResult(cli.main(command[3:]), False, "", "", time_limit_s)
+    def run(task: Callable[[], None], time_limit_s: float) -> WorkerResult:
+        limits.append(time_limit_s)
+        return run_forked(task, time_limit_s)
 
     gpu.kernels["gemm"] = Kernel(gemm)
-    monkeypatch.setattr(bench, "run_worker", run)
-    monkeypatch.setattr(bench, "end_with_parent", lambda: None)
-    return commands
+    monkeypatch.setattr(bench, "run_forked", run)
+    return limits
 
 
 def test_a_variant_is_timed_at_the_configuration_s_shapes(folder: Path, workers: list) -> None:
     assert cli.main(arguments(folder)) == 0
     table = rows(folder)
-    assert {(row["m"], row["cache"]) for row in table} == {(m, c) for m in (16, 24) for c in ("cold", "hot")}
+    assert [(row["m"], row["cache"]) for row in table] == [(16, "cold"), (24, "cold"), (24, "hot")]
     assert {row["status"] for row in table} == {status.OK}
     assert {row["cubin_sha256"] for row in table} == {sha256_file(folder / "build" / "naive.cubin")}
     assert len({row["digest"] for row in table}) == 1
@@ -125,17 +121,17 @@ def test_only_what_was_checked_with_this_very_cubin_is_timed(
 def test_full_goes_on_after_the_slices_that_an_interrupted_run_finished(
     folder: Path, workers: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = bench.run_worker
+    run = bench.run_forked
 
     def interrupt(*words) -> WorkerResult:
         if len(workers) == 1:
             raise KeyboardInterrupt
         return run(*words)
 
-    monkeypatch.setattr(bench, "run_worker", interrupt)
+    monkeypatch.setattr(bench, "run_forked", interrupt)
     assert cli.main(arguments(folder, preset="full")) == 130
     assert len(list((folder / "bench").glob(".naive.*.json"))) == 1
-    monkeypatch.setattr(bench, "run_worker", run)
+    monkeypatch.setattr(bench, "run_forked", run)
     assert cli.main(arguments(folder, preset="full")) == 0
     assert len(workers) == 2
     assert len({(row["m"], row["n"], row["k"]) for row in rows(folder)}) == 8
@@ -161,7 +157,7 @@ def test_what_other_settings_measured_is_not_reused(folder: Path, workers: list)
 def test_a_worker_s_death_becomes_failed_rows(
     folder: Path, monkeypatch: pytest.MonkeyPatch, result: WorkerResult, words: str
 ) -> None:
-    monkeypatch.setattr(bench, "run_worker", lambda *words: result)
+    monkeypatch.setattr(bench, "run_forked", lambda *words: result)
     assert cli.main(arguments(folder)) == 0
     table = rows(folder)
     assert [(row["m"], row["status"]) for row in table] == [(16, status.FAILED), (24, status.FAILED)]
@@ -181,6 +177,17 @@ def test_a_user_s_mistake_is_one_message(
 ) -> None:
     assert cli.main(change(arguments(folder))) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_kernel_that_takes_its_process_along_fails_its_shapes_alone(
+    folder: Path,
+    gpu: Gpu,  # noqa: F811
+    workers: list,
+) -> None:
+    gpu.kernels["gemm"] = Kernel(lambda *arguments: os.kill(os.getpid(), signal.SIGKILL))
+    assert cli.main(arguments(folder)) == 0
+    assert {row["status"] for row in rows(folder)} == {status.FAILED}
+    assert all("SIGKILL ended the process" in row["reason"] for row in rows(folder))
 
 
 def test_the_real_worker_says_unavailable_where_it_sees_no_gpu(

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import signal
+import time
 
 import pytest
 from fake_executor import FakeExecutor
@@ -25,6 +29,20 @@ def test_right_kernel_passes_everything(variant):
     assert tally.failures == []
     assert 0 < tally.worst_fraction < 1
     assert executor.runs == 2 * 60 + 3 * 5 + check.NONFINITE_SHAPES
+
+
+def test_results_have_a_digest_by_which_executors_are_compared_bit_by_bit(variant):
+    def digests(executor, variant=variant):
+        return check.check_variant(variant, executor, **SHAPES).output_digests
+
+    right = digests(FakeExecutor())
+    assert len(set(right)) == len(right) == 60
+    assert digests(FakeExecutor()) == right
+    other = digests(FakeExecutor("other bits"))
+    assert sum(a != b for a, b in zip(right, other, strict=True)) > 30
+    assert None in digests(FakeExecutor("short k"))
+    assert digests(FakeExecutor(), dataclasses.replace(variant, deterministic=False)) == []
+    assert digests(FakeExecutor(), dataclasses.replace(variant, arithmetic="tf32")) == []
 
 
 @pytest.mark.parametrize(
@@ -70,8 +88,8 @@ class TestCommand:
         self.record = {"status": "ok", "reason": None, "ptx_sha256": "p", "cubin_sha256": "c"}
         write_json(self.build, self.record)
 
-    def call(self, *more):
-        command = ["check", "--variant", "tile16", "--executor", "emulator", "--build", str(self.build)]
+    def call(self, *more, executor="emulator"):
+        command = ["check", "--variant", "tile16", "--executor", executor, "--build", str(self.build)]
         return cli.main([*command, "--output", str(self.output), "--shapes", "25", *more])
 
     def test_record_is_written_and_valid(self, monkeypatch):
@@ -80,10 +98,31 @@ class TestCommand:
         record = read_json(self.output)
         assert (record["status"], record["exact_passed"], record["cubin_sha256"]) == ("ok", 25, "c")
 
+    def test_a_gpu_s_check_is_made_by_a_process_of_its_own(self, monkeypatch):
+        monkeypatch.setattr(check, "open_executor", lambda *_: FakeExecutor())
+        assert self.call(executor="cuda") == 0
+        record = read_json(self.output)
+        assert (record["status"], record["executor"], record["rounded_passed"]) == ("ok", "cuda", 25)
+
+    def test_a_fault_that_takes_the_process_along_is_a_failed_check(self, monkeypatch):
+        monkeypatch.setattr(check, "open_executor", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        assert self.call(executor="cuda") == 0
+        record = read_json(self.output)
+        assert record["status"] == "failed"
+        assert record["reason"].startswith("check: SIGKILL ended the process")
+
+    def test_a_check_that_hangs_ends_at_its_limit(self, monkeypatch):
+        monkeypatch.setattr(check, "open_executor", lambda *_: time.sleep(60))
+        assert self.call("--time-limit", "0.3", executor="cuda") == 0
+        assert "no end within 0.3 s" in read_json(self.output)["reason"]
+
     @pytest.mark.parametrize(
         ("error", "expected"),
         [
-            (Unavailable("PTX instruction wgmma.mma_async is unknown"), ("unavailable", "PTX instruction wgmma")),
+            (
+                Unavailable("PTX instruction wgmma.mma_async is unknown"),
+                ("unavailable", "PTX instruction wgmma"),
+            ),
             (NotLaunchable("block of 2048 threads, limit 1024"), ("failed", "not launchable: block of 2048")),
             (DeviceFault("gemm: misaligned address"), ("failed", "device fault: gemm: misaligned")),
         ],
@@ -101,10 +140,16 @@ class TestCommand:
     def test_failed_compile_is_skipped(self):
         write_json(self.build, self.record | {"status": "failed", "reason": "x.cu:3: expected a ;"})
         assert self.call() == 0
-        assert (read_json(self.output)["status"], read_json(self.output)["reason"]) == ("skipped", "compile failed")
+        assert (read_json(self.output)["status"], read_json(self.output)["reason"]) == (
+            "skipped",
+            "compile failed",
+        )
 
     def test_unknown_variant_is_one_message(self, capsys):
-        assert cli.main(["check", "--variant", "no", "--executor", "emulator", "--build", "b", "--output", "o"]) == 2
+        assert (
+            cli.main(["check", "--variant", "no", "--executor", "emulator", "--build", "b", "--output", "o"])
+            == 2
+        )
         assert "variant no: no kernel of this name" in capsys.readouterr().err
 
     def test_count_writes_its_shapes(self, monkeypatch, tmp_path):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import types
 from dataclasses import replace
 
@@ -40,7 +39,11 @@ class FakeCupy:
             set_allocator=lambda allocator: self.log.append(f"allocator {allocator}"),
             Stream=self.stream,
             driver=types.SimpleNamespace(CUDADriverError=CudaError),
-            runtime=types.SimpleNamespace(CUDARuntimeError=CudaError),
+            runtime=types.SimpleNamespace(
+                CUDARuntimeError=CudaError,
+                profilerStart=lambda: self.log.append("start"),
+                profilerStop=lambda: self.log.append("stop"),
+            ),
         )
 
     def alloc(self, size):
@@ -59,18 +62,13 @@ class FakeCupy:
 def cupy(monkeypatch):
     fake = FakeCupy()
 
-    @contextlib.contextmanager
-    def profile():
-        fake.log.append("start")
-        yield
-        fake.log.append("stop")
-
-    module = types.ModuleType("cupyx.profiler")
-    module.profile = profile
-    monkeypatch.setitem(sys.modules, "cupyx", types.ModuleType("cupyx"))
-    monkeypatch.setitem(sys.modules, "cupyx.profiler", module)
     monkeypatch.setattr(launch_once, "load_cupy", lambda: fake)
     monkeypatch.setattr(launch_once.driver, "device_uuid", lambda device: "GPU-1")
+    monkeypatch.setattr(
+        launch_once,
+        "hold_gpu",
+        lambda uuid, shared: fake.log.append(f"shares {uuid}" if shared else f"holds {uuid}"),
+    )
     return fake
 
 
@@ -115,6 +113,14 @@ def test_a_slow_shape_is_not_profiled(cupy, catalogue, monkeypatch):
     (shape,) = launch(cupy, catalogue["tile16"], [(64, 64, 64)], skip_over_ms=500)
     assert shape["skipped"] == "a launch takes 812 ms, over the limit of 500 ms"
     assert "start" not in cupy.log
+
+
+def test_a_slow_first_launch_which_loads_the_code_skips_nothing(cupy, catalogue, monkeypatch):
+    taken = iter([812.0, 3.0])
+    monkeypatch.setattr(launch_once, "_milliseconds", lambda run: next(taken))
+    (shape,) = launch(cupy, catalogue["tile16"], [(64, 64, 64)], warmup=1, skip_over_ms=500)
+    assert shape["skipped"] is None
+    assert cupy.log == ["stream", "start", "launch", "stop"]
 
 
 def test_buffers_are_exact_and_what_the_problem_leaves_open_stays_uninitialised(cupy, catalogue):
@@ -173,10 +179,16 @@ def test_main_turns_the_pool_off_and_says_what_was_launched(cupy, monkeypatch, t
     )
     assert words[1:3] == ["-m", "gemmlab.launch_once"]
     assert run_main(monkeypatch, cupy, words[3:]) == 0
-    assert cupy.log == ["allocator None", "stream", "start", "launch", "stop"]
+    assert cupy.log == ["holds GPU-1", "allocator None", "stream", "start", "launch", "stop"]
     said = json.loads(launches.read_text())
     assert said["gpu_uuid"] == "GPU-1"
     assert said["shapes"][0]["entries"] == ["gemm"]
+
+
+def test_launches_that_are_only_looked_at_share_the_gpu(cupy, monkeypatch, tmp_path):
+    words = launch_once.command("tile16", [(64, 64, 64)], cubin=tmp_path / "v.cubin", share=True)
+    assert run_main(monkeypatch, cupy, words[3:]) == 0
+    assert cupy.log[0] == "shares GPU-1"
 
 
 def test_main_ends_with_a_message_and_its_own_status(cupy, monkeypatch, capsys):

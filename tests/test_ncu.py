@@ -79,13 +79,20 @@ def test_command_of_a_library_filters_no_kernels_and_full_adds_the_set():
             "no kernel. Likely: the launch failed.*name differs.*ended before",
         ),
         ("target_failed.log", status.FAILED, "status 3 under ncu: .*no such variant"),
-        ("unknown_metric.log", status.FAILED, "ncu: Failed to find metric"),
+        ("unknown_metric.log", status.FAILED, r"^ncu: Failed to find metric regex:\S+$"),
+        ("unknown_metrics.log", status.FAILED, r"^ncu: Unable to access the following 4 metrics: .*sum\.$"),
     ],
 )
 def test_failures_are_explained(name, word, said):
     failure = ncu.explain(case(name), 1, "Traceback\nGemmlabError: no such variant\n")
     assert failure.status == word
     assert re.search(said, failure.reason)
+
+
+def test_a_fault_under_ncu_tells_what_both_said():
+    log = "==ERROR== LaunchFailed\n==ERROR== The application returned an error code (2).\n"
+    reason = ncu.explain(log, 2, "gemm: misaligned address\n").reason
+    assert reason == "ncu: LaunchFailed; the target ended with status 2 under ncu: gemm: misaligned address"
 
 
 def test_no_kernels_with_exit_0_is_a_failure_and_a_good_log_is_none():
@@ -101,10 +108,10 @@ def test_unknown_metrics_are_found_by_full_and_by_base_name():
     asked = [
         "smsp__imagined.sum",
         "smsp__imagined_other.sum",
-        "dram__bytes_read.sum",
+        "nvltx__bytes.sum",
         "dram__bytes_write.sum",
     ]
-    assert ncu.unknown_metrics(case("unknown_metrics.log"), asked) == asked[2:]
+    assert ncu.unknown_metrics(case("unknown_metrics.log"), asked) == asked[2:3]
     assert ncu.unknown_metrics(case("unknown_metric.log"), ["smsp__imagined", *asked[1:]]) == [
         "smsp__imagined"
     ]

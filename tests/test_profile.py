@@ -43,8 +43,9 @@ metrics = value("--metrics").split(",")
 log = pathlib.Path(value("--log-file"))
 for name in act.get("unknown", []):
     if name in metrics:
-        log.write_text(f"==ERROR== Failed to find metric {name}\\n")
-        sys.exit(1)
+        every = ", ".join(name.replace(".sum", suffix) for suffix in (".avg", ".max", ".min", ".sum"))
+        log.write_text(f"==ERROR== Unable to access the following 4 metrics: {every}.\\n")
+        sys.exit(9)
 if act.get("hang"):
     subprocess.run([sys.executable, "-c", act["hang"]])
 shapes = [list(map(int, words[i + 1].split(","))) for i, word in enumerate(words) if word == "--shape"]

@@ -28,27 +28,27 @@ def case(name: str) -> str:
         ("race_clean.txt", 0, None),
         (
             "memcheck.txt",
-            269,
-            "Invalid __global__ write of size 4 bytes, at gemm in store_unchecked.cu:34, by thread (1,0,0) in block "
-            "(1,0,0), Access is out of bounds and is 1 bytes after the nearest allocation of size 2,376 bytes",
+            493,
+            "Invalid __global__ write of size 4 bytes, at gemm in store_unchecked.cu:34, by thread (0,1,0) in block "
+            "(0,1,0), Access is out of bounds and is 1 bytes after the nearest allocation of size 1,292 bytes",
         ),
         (
             "racecheck.txt",
             2,
-            "Race reported between Read access at gemm in no_second_barrier.cu:27 and Write access at gemm in "
-            "no_second_barrier.cu:22 [1,024 hazards] and Write access at gemm in no_second_barrier.cu:23 [960 hazards]",
+            "Race reported between Write access at gemm in no_second_barrier.cu:24 and Read access at gemm in "
+            "no_second_barrier.cu:28 and Read access at gemm in no_second_barrier.cu:30",
         ),
         (
             "initcheck.txt",
-            1,
-            "Uninitialized __global__ memory read of size 4 bytes, at gemm in reads_c.cu:18, "
-            "by thread (0,0,0) in block (0,0,0)",
+            323,
+            "Uninitialized __global__ memory read of size 4 bytes, at gemm in beta_zero_reads_c.cu:28, "
+            "by thread (0,4,0) in block (0,0,0)",
         ),
         (
             "synccheck.txt",
-            32,
-            "Barrier error detected. Divergent thread(s) in block., at gemm in barrier_in_branch.cu:29, "
-            "by thread (16,0,0) in block (0,0,0)",
+            320,
+            "Barrier error detected. Divergent thread(s) in block., at gemm in barrier_on_one_side.cu:32, "
+            "by thread (0,14,0) in block (0,0,0)",
         ),
         (
             "never_connected.txt",
@@ -69,25 +69,52 @@ def test_errors_that_were_not_printed_are_not_the_count():
     assert sanitize.parse_report(text).errors is None
 
 
-def make_tool(folder: Path, name: str, code: int, extra: str = "") -> Path:
-    """A compute-sanitizer that writes a case to its log file and ends with `code`."""
+def make_tool(folder: Path, name: str, code: int, extra: str = "", help_text: str = "--tool") -> Path:
+    """A compute-sanitizer that writes a case to its log file, notes how it was called and ends with `code`."""
     program = folder / "compute-sanitizer"
     program.write_text(
-        f"#!{sys.executable}\nimport sys, time, pathlib\n"
+        f"#!{sys.executable}\nimport json, sys, time, pathlib\n"
+        f"if sys.argv[1:] == ['--help']:\n    print({help_text!r})\n    sys.exit(0)\n"
         "log = sys.argv[sys.argv.index('--log-file') + 1]\n"
         f"pathlib.Path(log).write_text(pathlib.Path({str(CASES / name)!r}).read_text())\n"
+        f"called = pathlib.Path({str(folder)!r}, 'called-' + sys.argv[sys.argv.index('--tool') + 1])\n"
+        "called.write_text(json.dumps(sys.argv[1:]))\n"
         f"{extra}\nsys.exit({code})\n"
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return program
 
 
+def run_tool(program: Path, tool: str, time_limit_s: float = 30) -> dict:
+    return sanitize.run_tools(program, {tool: ["target"]}, time_limit_s)[tool]
+
+
 def test_a_clean_tool_and_one_with_errors(tmp_path):
-    clean = sanitize.run_tool(make_tool(tmp_path, "clean.txt", 0), "memcheck", ["target"])
+    clean = run_tool(make_tool(tmp_path, "clean.txt", 0), "memcheck")
     assert clean == {"errors": 0, "first": None, "reason": None}
-    found = sanitize.run_tool(make_tool(tmp_path, "memcheck.txt", 86), "memcheck", ["target"])
-    assert found["errors"] == 269
+    found = run_tool(make_tool(tmp_path, "memcheck.txt", 86), "memcheck")
+    assert found["errors"] == 493
     assert "store_unchecked.cu:34" in found["first"]
+
+
+def test_the_tools_run_side_by_side_each_over_its_target(tmp_path):
+    # Each waits until all four run.
+    wait = f"while len(list(pathlib.Path({str(tmp_path)!r}).glob('called-*'))) < 4: time.sleep(0.01)"
+    program = make_tool(tmp_path, "clean.txt", 0, wait)
+    found = sanitize.run_tools(program, {tool: ["target", tool] for tool in sanitize.TOOLS}, 20)
+    assert {tool: result["errors"] for tool, result in found.items()} == dict.fromkeys(sanitize.TOOLS, 0)
+    for tool in sanitize.TOOLS:
+        assert json.loads((tmp_path / f"called-{tool}").read_text())[-2:] == ["target", tool]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_initcheck_looks_at_shared_memory_where_the_release_can(tmp_path, known):
+    help_text = "  --initcheck-address-space arg (=global)" if known else "  --tool arg"
+    program = make_tool(tmp_path, "clean.txt", 0, help_text=help_text)
+    sanitize.run_tools(program, {tool: ["target"] for tool in sanitize.TOOLS})
+    for tool in sanitize.TOOLS:
+        called = json.loads((tmp_path / f"called-{tool}").read_text())
+        assert ("--initcheck-address-space" in called) is (known and tool == "initcheck")
 
 
 @pytest.mark.parametrize(
@@ -101,19 +128,14 @@ def test_a_clean_tool_and_one_with_errors(tmp_path):
     ],
 )
 def test_what_a_tool_could_not_say_is_null_with_a_reason(tmp_path, name, code, extra, reason):
-    result = sanitize.run_tool(
-        make_tool(tmp_path, name, code, extra),
-        "racecheck",
-        ["target"],
-        time_limit_s=0.5 if "sleep" in extra else 30,
-    )
+    program = make_tool(tmp_path, name, code, extra)
+    result = run_tool(program, "racecheck", 0.5 if "sleep" in extra else 30)
     assert result["errors"] is None
     assert re.search(reason, result["reason"])
 
 
 def test_errors_count_although_the_fault_ended_the_target(tmp_path):
-    result = sanitize.run_tool(make_tool(tmp_path, "memcheck.txt", 2), "memcheck", ["target"])
-    assert result["errors"] == 269
+    assert run_tool(make_tool(tmp_path, "memcheck.txt", 2), "memcheck")["errors"] == 493
 
 
 def tools(**errors):
@@ -209,6 +231,6 @@ def test_without_gpu_sanitizer_or_cubin_the_record_says_so(monkeypatch, catalogu
 
 
 def test_api_errors_are_asked_of_memcheck_alone():
-    options = {tool: sanitize.tool_command(Path("cs"), tool, Path("log")) for tool in sanitize.TOOLS}
+    options = {tool: sanitize.tool_command(Path("cs"), tool, Path("log"), False) for tool in sanitize.TOOLS}
     assert [tool for tool, words in options.items() if "--report-api-errors" in words] == ["memcheck"]
     assert all(words[words.index("--error-exitcode") + 1] == "86" for words in options.values())

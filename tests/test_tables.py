@@ -96,6 +96,26 @@ def test_a_check_missing_on_one_executor_is_told_in_checks(tmp_path):
     assert timing["flags"] == "unchecked"
 
 
+def test_checks_tell_in_how_many_problems_the_two_executors_bits_differ(tmp_path):
+    catalogue = cases.small_catalogue()
+    cases.write_run(tmp_path, catalogue, gpu=True)
+
+    def differing(**digests):
+        for executor, texts in digests.items():
+            record = cases.check_record("tile16", executor, output_digests=texts)
+            cases.write_record(tmp_path / "check" / executor / "tile16.json", record, "check")
+        built = build(tmp_path, catalogue)
+        assert row_of(built["checks"], "tile16", executor="emulator")["differs_from_emulator"] is None
+        return row_of(built["checks"], "tile16", executor="cuda")["differs_from_emulator"]
+
+    one, two, three = (letter * 12 for letter in "123")
+    assert differing(emulator=[one, two, three], cuda=[one, two, three]) == 0
+    assert differing(cuda=[one, three, two]) == 2
+    assert differing(cuda=[one, None, three]) == 0
+    assert differing(cuda=[one, two]) is None
+    assert differing(cuda=None) is None
+
+
 def test_a_check_of_another_build_counts_as_none(tmp_path):
     catalogue = one_kernel(tmp_path, gpu=False)
     old = cases.check_record("tile16", "emulator", cubin_sha256=cases.digest_of("older"))
@@ -273,33 +293,19 @@ def test_sums_add_up_over_launches_and_other_metrics_come_from_the_longest(tmp_p
     built = build(tmp_path, catalogue)
     assert row_of(built["counters"], "tile16", counter=cases.COUNTERS[1], m=4096)["ncu"] == 110
     assert row_of(built["counters"], "tile16", counter=percent)["ncu"] == 20.0
-    assert built["summary"][0]["limiter"] == "latency (DRAM 20 %)"
+    assert built["summary"][0]["limiter"] == "latency"
 
 
-@pytest.mark.parametrize(
-    ("metrics", "expected"),
-    [
-        ({"sm__throughput.x": 85.2, "dram__throughput.x": 90.0}, "DRAM (90 %)"),
-        ({"sm__throughput.x": 85.2, "l1tex__throughput.x": 20.0}, "SM (85 %)"),
-        ({"sm__throughput.x": 59.9}, "latency (SM 60 %)"),
-        ({"sm__warps_active.x": 99.0}, None),
-    ],
-)
-def test_the_limiter_is_the_highest_throughput(metrics, expected):
-    rows = [cases.metric("x", cases.HEADLINE, name, value) for name, value in metrics.items()]
-    assert tables.limiter(rows, cases.HEADLINE) == expected
+def test_the_limiter_is_that_of_the_longest_launch_at_the_shape():
+    percent = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+    rows = []
+    for launch, (duration, busy) in enumerate([(5.0, 80.0), (50.0, 91.0)], start=1):
+        rows += [
+            cases.metric("x", cases.HEADLINE, "gpu__time_duration.sum", duration, launch=launch),
+            cases.metric("x", cases.HEADLINE, percent, busy, launch=launch),
+        ]
+    assert tables.limiter(rows, cases.HEADLINE) == "DRAM (91 %)"
     assert tables.limiter(rows, (1, 1, 1)) is None
-
-
-def test_a_shape_that_the_profile_skipped_says_why_in_its_counters(tmp_path):
-    catalogue = one_kernel(tmp_path, gpu=True)
-    skipped = cases.metric(
-        "tile16", cases.COUNT_SHAPES[1], "any", None, status="skipped", reason="over 500 ms"
-    )
-    rows = [*cases.profile_rows("tile16", 70.0), skipped]
-    write_table(tmp_path / "profile" / "tile16.csv", rows, "profile")
-    row = row_of(build(tmp_path, catalogue)["counters"], "tile16", counter=cases.COUNTERS[0], m=100)
-    assert (row["status"], row["reason"]) == ("ok", "ncu: over 500 ms")
 
 
 def test_a_failed_profile_is_bad_and_named_once(tmp_path):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmlab.worker import run_worker
+from gemmlab.errors import GemmlabError
+from gemmlab.worker import MISTAKE, run_forked, run_worker, run_workers
 
 
 def python(code: str) -> list[str]:
@@ -117,3 +118,79 @@ def wait_until(condition) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def test_a_fork_that_ends_well_leaves_its_files_and_its_words(tmp_path: Path) -> None:
+    def task() -> None:
+        print("out")
+        print("err", file=sys.stderr)
+        (tmp_path / "answer").write_text(str(os.getpgrp()))
+
+    result = run_forked(task, 20)
+    assert (result.returncode, result.timed_out, result.death) == (0, False, None)
+    assert result.stderr_tail == "out\nerr\n"
+    assert int((tmp_path / "answer").read_text()) != os.getpgrp()
+
+
+def test_the_time_limit_ends_a_fork_and_what_it_started(tmp_path: Path) -> None:
+    child = tmp_path / "child.pid"
+
+    def task() -> None:
+        process = subprocess.Popen(python("import time; time.sleep(60)"))
+        child.write_text(str(process.pid))
+        process.wait()
+
+    result = run_forked(task, 1)
+    assert result.death == "no end within 1 s; its process group was ended"
+    assert ended(int(child.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), r"SIGKILL ended the process \(killed, often for want"),
+        (lambda: 1 // 0, "ended with status 1: ZeroDivisionError"),
+    ],
+)
+def test_a_fork_s_death_is_named(task, words: str) -> None:
+    assert re.search(words, run_forked(task, 20).death)
+
+
+def test_a_mistake_that_a_fork_explains_has_its_own_status() -> None:
+    def task() -> None:
+        raise GemmlabError("config.yaml: seed is -1")
+
+    result = run_forked(task, 20)
+    assert (result.returncode, result.stderr_tail) == (MISTAKE, "config.yaml: seed is -1\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_fork_ends_with_its_parent(tmp_path: Path, number: int) -> None:
+    child = tmp_path / "child.pid"
+    task = f"pathlib.Path({str(child)!r}).write_text(str(os.getpid())) and time.sleep(60)"
+    code = f"import os, pathlib, time; from gemmlab.worker import run_forked; run_forked(lambda: {task}, 60)"
+    parent = subprocess.Popen(python(code))
+    try:
+        assert wait_until(lambda: child.is_file() and child.read_text())
+        parent.send_signal(number)
+        parent.wait(timeout=10)
+        assert ended(int(child.read_text()))
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+def test_workers_run_side_by_side_and_each_has_its_own_end() -> None:
+    sleep = "import sys, time; time.sleep({}); print({}); sys.exit({})"
+    began = time.monotonic()
+    results = run_workers([python(sleep.format(*row)) for row in ((60, 1, 0), (0, 2, 3), (0.1, 4, 0))], 2)
+    assert time.monotonic() - began < 10
+    assert [result.timed_out for result in results] == [True, False, False]
+    assert [result.stdout_tail for result in results] == ["", "2\n", "4\n"]
+    assert results[1].returncode == 3
+
+
+def test_much_output_of_one_stops_no_other() -> None:
+    loud = python("print('x' * 10**6)")
+    results = run_workers([python("import time; time.sleep(0.5)"), loud, loud], 20)
+    assert [result.death for result in results] == [None] * 3

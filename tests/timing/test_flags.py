@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from gemmlab.timing import flags
 
@@ -19,6 +20,16 @@ def test_steady_samples_and_single_outliers_are_no_drift() -> None:
     late_outlier = STEADY.copy()
     late_outlier[-1] = 50.0
     assert not flags.drift(late_outlier)
+
+
+def test_the_slope_is_scipy_s() -> None:
+    times = STEADY * np.linspace(1.0, 1.1, 64)
+    whole_rise = scipy.stats.theilslopes(times).slope * 63 / np.median(times)
+    assert flags.drift(
+        times * 1.0,
+    )
+    assert flags.drift(1 + (times - 1) * 0.06 / whole_rise)
+    assert not flags.drift(1 + (times - 1) * 0.04 / whole_rise)
 
 
 def test_a_handful_of_samples_shows_no_drift() -> None:
@@ -47,22 +58,28 @@ def test_a_wide_interval_of_the_ratio_is_noise(low: float, high: float, fmas: in
 
 
 @pytest.mark.parametrize(
-    ("reasons", "clocks", "raised"),
+    ("reasons", "raised"),
     [
-        ([IDLE, 0], [1980, 1980], False),
-        ([0, POWER_CAP], [1980, 1980], True),
-        ([0x2, 0x100], [1980], False),
-        ([0, 0], [1980, 1800], True),
-        ([0, 0], [1980, 1900], False),
-        ([None], [None], False),
+        ([IDLE, 0], False),
+        ([0, POWER_CAP], True),
+        ([POWER_CAP | IDLE], True),
+        ([0x2, 0x100], False),
+        ([None], False),
     ],
 )
-def test_throttled_by_reasons_or_by_a_fallen_clock(reasons: list, clocks: list, raised: bool) -> None:
-    assert flags.throttled(reasons, clocks, 1980) is raised
+def test_only_a_reason_of_the_card_s_is_throttling(reasons: list, raised: bool) -> None:
+    assert flags.throttled(reasons) is raised
+
+
+@pytest.mark.parametrize(
+    ("clocks", "raised"), [([1980, 1800], True), ([1980, 1900], False), ([None, 1980], False), ([], False)]
+)
+def test_a_clock_over_five_percent_below_the_highest_is_low(clocks: list, raised: bool) -> None:
+    assert flags.low_clock(clocks, 1980) is raised
 
 
 def test_an_unknown_highest_clock_blames_no_clock() -> None:
-    assert not flags.throttled([0], [1000], None)
+    assert not flags.low_clock([1000], None)
 
 
 def test_faster_than_the_peak_is_implausible() -> None:

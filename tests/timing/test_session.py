@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_gpu import Gpu, Kernel, gemm, make_cubin, view
+from fake_gpu import Gpu, Kernel, gemm, make_cubin, renew_nvbench, view
 
 from gemmlab import status
 from gemmlab.catalogue import Variant
@@ -15,13 +15,14 @@ from gemmlab.config import load_config
 from gemmlab.schema import validate
 from gemmlab.timing.session import SAMPLE_COLUMNS, Result, measure_variant
 from gemmlab.timing.settings import Settings
+from gemmlab.timing.telemetry import Reading, Telemetry
 
 SMALL = (64, 48, 80)
 
 
 def settings(**changes) -> Settings:
     config = load_config()
-    given = {key: config[key] for key in ("preset", "seed", "headline_shape", "bench")}
+    given = {key: config[key] for key in ("preset", "seed", "bench")} | {"headline_shape": SMALL}
     return dataclasses.replace(Settings.parse(json.dumps(given)), **changes)
 
 
@@ -123,10 +124,63 @@ def test_a_launch_over_500_ms_is_skipped_in_standard_and_timed_a_little_in_full(
     (row,) = measure(catalogue, cubin, preset="standard").rows
     assert row["status"] == status.SKIPPED
     assert "a launch of naive takes 600 ms, over 500 ms" in row["reason"]
-    assert gpu.launches == 1
+    assert gpu.launches == 2
     row = measure(catalogue, cubin, preset="full").rows[0]
     assert (row["status"], row["blocks"], row["samples"], row["ratio_low"]) == (status.OK, 3, 3, None)
     assert "few_samples" in row["flags"].split()
+
+
+def test_launches_too_short_for_python_fill_a_millisecond_hot(
+    gpu: Gpu, catalogue: dict[str, Variant], cubin: Path
+) -> None:
+    def milliseconds() -> float:
+        # Launched by itself it seems to take as long as Python needs for the launch.
+        return 0.004 if gpu.replaying else 0.04
+
+    gpu.kernels["gemm"] = Kernel(gemm, milliseconds)
+    gpu.cublas.milliseconds = 0.005
+    result = measure(catalogue, cubin, caches=("hot",))
+    launches = {dict(zip(SAMPLE_COLUMNS, row, strict=True))["launches"] for row in result.samples}
+    assert launches == {250}
+
+
+def test_a_slow_first_launch_which_loads_the_code_costs_no_timing_and_no_samples(
+    gpu: Gpu, catalogue: dict[str, Variant], cubin: Path
+) -> None:
+    times = itertools.chain([900.0], itertools.repeat(0.1))
+    gpu.kernels["gemm"] = Kernel(gemm, lambda: next(times))
+    rows = {row["cache"]: row for row in measure(catalogue, cubin, preset="standard").rows}
+    assert {cache: row["status"] for cache, row in rows.items()} == {"cold": status.OK, "hot": status.OK}
+    assert rows["cold"]["samples"] == 8 * 8
+
+
+def test_standard_times_only_some_squares_and_the_headline_hot(
+    gpu: Gpu, catalogue: dict[str, Variant], cubin: Path
+) -> None:
+    gpu.kernels["gemm"] = Kernel(gemm)
+    shapes = ((16, 16, 16), (32, 32, 32), SMALL)
+    rows = measure(catalogue, cubin, shapes=shapes, hot_sizes=(32,)).rows
+    assert [row["m"] for row in rows if row["cache"] == "cold"] == [16, 32, 64]
+    assert [row["m"] for row in rows if row["cache"] == "hot"] == [32, 64]
+
+
+def test_a_low_clock_is_told_by_nvbench_cold_and_by_nvml_at_work_hot(
+    gpu: Gpu, catalogue: dict[str, Variant], cubin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flags(reading: Reading, nvbench_mhz: float) -> dict[str, str | None]:
+        renew_nvbench(gpu, monkeypatch)
+        monkeypatch.setattr(Telemetry, "read", lambda self: reading)
+        gpu.clock_mhz = nvbench_mhz
+        return {row["cache"]: row["flags"] for row in measure(catalogue, cubin).rows}
+
+    monkeypatch.setattr(Telemetry, "max_sm_clock_mhz", lambda self: 1980)
+    gpu.kernels["gemm"] = Kernel(gemm)
+    assert flags(Reading(1980, throttle_reasons=0), 1500.0) == {"cold": "low_clock", "hot": None}
+    assert flags(Reading(345, throttle_reasons=0x1), 1980.0) == {"cold": None, "hot": None}
+    assert flags(Reading(1515, throttle_reasons=0x4), 1980.0) == {
+        "cold": "throttled",
+        "hot": "throttled low_clock",
+    }
 
 
 def test_an_unsupported_shape_is_skipped_and_the_others_go_on(
@@ -199,7 +253,7 @@ def test_one_outlier_is_flagged_kept_and_moves_no_median(
     gpu: Gpu, catalogue: dict[str, Variant], cubin: Path
 ) -> None:
     calls = iter(range(10**6))
-    gpu.kernels["gemm"] = Kernel(gemm, lambda: 5.0 if next(calls) == 62 else 0.1)
+    gpu.kernels["gemm"] = Kernel(gemm, lambda: 5.0 if next(calls) == 66 else 0.1)
     (row,) = measure(catalogue, cubin, caches=("cold",)).rows
     assert row["time_ms_median"] == pytest.approx(0.1, rel=1e-5)
     assert (row["samples"], row["flags"]) == (64, "noisy")

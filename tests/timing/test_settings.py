@@ -42,6 +42,16 @@ def test_standard_times_squares_the_headline_and_the_variant_s_own_once(
     assert settings.slices(variant) == [shapes]
 
 
+def test_standard_times_few_shapes_hot_and_full_all(catalogue: dict[str, Variant]) -> None:
+    standard, full = (Settings.parse(text(preset=preset)) for preset in ("standard", "full"))
+    hot = [shape for shape in standard.shapes(catalogue["naive"]) if "hot" in standard.caches_at(shape)]
+    assert hot == [(1024,) * 3, (4096,) * 3]
+    assert all("cold" in standard.caches_at(shape) for shape in standard.shapes(catalogue["naive"]))
+    assert "hot" not in standard.caches_at((1024, 1024, 512))
+    assert {full.caches_at(shape) for shape in full.shapes(catalogue["naive"])} == {("cold", "hot")}
+    assert dataclasses.replace(full, caches=("cold",)).caches_at((1024,) * 3) == ("cold",)
+
+
 def test_full_adds_sizes_and_shapes_in_slices(catalogue: dict[str, Variant]) -> None:
     settings = Settings.parse(text(preset="full"))
     shapes = settings.shapes(catalogue["naive"])

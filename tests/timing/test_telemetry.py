@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from gemmlab.timing.telemetry import Telemetry, slowing
+from gemmlab.timing.telemetry import Reading, Telemetry, slowing
 
 
 class NvmlError(Exception):
@@ -87,6 +87,12 @@ def test_without_nvml_everything_is_null(
     assert (reading.sm_clock_mhz, reading.power_w, reading.throttle_reasons) == (None, None, None)
     assert reading.processes == frozenset()
     assert (telemetry.name(), telemetry.driver(), telemetry.max_sm_clock_mhz()) == (None, None, None)
+
+
+def test_the_clock_of_an_idle_card_is_no_working_clock() -> None:
+    assert Reading(sm_clock_mhz=345, throttle_reasons=0x1).working_clock_mhz is None
+    assert Reading(sm_clock_mhz=1515, throttle_reasons=0x4).working_clock_mhz == 1515
+    assert Reading(sm_clock_mhz=1980).working_clock_mhz == 1980
 
 
 def test_reasons_that_slow_the_clock_are_told_from_harmless_ones() -> None:

@@ -14,13 +14,13 @@ std::string bytes_text(int64_t offset, uint32_t bytes) {
 }
 
 void report_misaligned(Warp& warp, const Instruction& instruction, int lane, uint64_t offset, uint32_t bytes,
-                       const char* verb, const std::string& where) {
+                       uint32_t alignment, const char* verb, const std::string& where) {
     Findings& findings = *warp.block->launch->findings;
     if (!findings.first(FindingKind::Misaligned, instruction, *warp.block->launch->program)) return;
     findings.describe(warp, lane,
                       std::string(verb) + " " + std::to_string(bytes) + " bytes at byte " +
                           std::to_string(offset) + " of " + where + ", which isn't a multiple of " +
-                          std::to_string(bytes));
+                          std::to_string(alignment));
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void lane_addresses(Warp& warp, const Instruction& instruction, uint32_t active,
 }
 
 uint32_t check_shared(Warp& warp, const Instruction& instruction, uint32_t active, const uint32_t* addresses,
-                      uint32_t bytes, const char* verb) {
+                      uint32_t bytes, uint32_t alignment, const char* verb) {
     const Launch& launch = *warp.block->launch;
     const uint32_t size = launch.shared_bytes;
     const uint32_t last_start = size >= bytes ? size - bytes : 0;
@@ -54,7 +54,7 @@ uint32_t check_shared(Warp& warp, const Instruction& instruction, uint32_t activ
         low_bits |= addresses[lane];
         beyond |= addresses[lane] > last_start ? 1 : 0;
     }
-    if (beyond == 0 && (low_bits & (bytes - 1)) == 0) return active;
+    if (beyond == 0 && (low_bits & (alignment - 1)) == 0) return active;
 
     uint32_t good = active;
     for_each_lane(active, [&](int lane) {
@@ -66,16 +66,17 @@ uint32_t check_shared(Warp& warp, const Instruction& instruction, uint32_t activ
                                           std::string(verb) + " " +
                                               bytes_text(static_cast<int32_t>(address), bytes) +
                                               " of shared memory, which has " + std::to_string(size));
-        } else if ((address & (bytes - 1)) != 0) {
+        } else if ((address & (alignment - 1)) != 0) {
             good &= ~(1u << lane);
-            report_misaligned(warp, instruction, lane, address, bytes, verb, "shared memory");
+            report_misaligned(warp, instruction, lane, address, bytes, alignment, verb, "shared memory");
         }
     });
     return good;
 }
 
 uint32_t check_buffer(Warp& warp, const Instruction& instruction, uint32_t candidates, const Buffer& buffer,
-                      const uint64_t* addresses, const uint64_t* offsets, uint32_t bytes, const char* verb) {
+                      const uint64_t* addresses, const uint64_t* offsets, uint32_t bytes, uint32_t alignment,
+                      const char* verb) {
     uint64_t low_bits = 0;
     uint64_t beyond = 0;
     const int64_t last_start = static_cast<int64_t>(buffer.bytes) - bytes;
@@ -83,7 +84,7 @@ uint32_t check_buffer(Warp& warp, const Instruction& instruction, uint32_t candi
         low_bits |= offsets[lane];
         beyond |= offsets[lane] | static_cast<uint64_t>(last_start - static_cast<int64_t>(offsets[lane]));
     }
-    if (beyond >> 63 == 0 && (low_bits & (bytes - 1)) == 0) return candidates;
+    if (beyond >> 63 == 0 && (low_bits & (alignment - 1)) == 0) return candidates;
 
     const Launch& launch = *warp.block->launch;
     uint32_t good = candidates;
@@ -101,9 +102,9 @@ uint32_t check_buffer(Warp& warp, const Instruction& instruction, uint32_t candi
             launch.findings->describe(warp, lane,
                                       std::string(verb) + " " + bytes_text(shown, bytes) + " of buffer " +
                                           named.name + ", which has " + std::to_string(named.bytes));
-        } else if ((offset & (bytes - 1)) != 0) {
+        } else if ((offset & (alignment - 1)) != 0) {
             good &= ~(1u << lane);
-            report_misaligned(warp, instruction, lane, offset, bytes, verb, "buffer " + buffer.name);
+            report_misaligned(warp, instruction, lane, offset, bytes, alignment, verb, "buffer " + buffer.name);
         }
     });
     return good;

@@ -18,13 +18,15 @@ inline const Register* element_registers(const Warp& warp, const Instruction& in
 // Address of each lane; inactive lanes get that of the first active one, so that loops needn't look at the mask.
 void lane_addresses(Warp& warp, const Instruction& instruction, uint32_t active, uint64_t* addresses);
 
-// The lanes whose access is inside shared memory and aligned; the others are reported. `verb` is "reads" and the like.
+// The lanes whose access of `bytes` is inside shared memory and aligned; the others are reported. `verb` is "reads" and
+// the like.
 uint32_t check_shared(Warp& warp, const Instruction& instruction, uint32_t active, const uint32_t* addresses,
-                      uint32_t bytes, const char* verb);
+                      uint32_t bytes, uint32_t alignment, const char* verb);
 
 // Likewise for the lanes of `candidates` in one buffer, at `offsets` from its start.
 uint32_t check_buffer(Warp& warp, const Instruction& instruction, uint32_t candidates, const Buffer& buffer,
-                      const uint64_t* addresses, const uint64_t* offsets, uint32_t bytes, const char* verb);
+                      const uint64_t* addresses, const uint64_t* offsets, uint32_t bytes, uint32_t alignment,
+                      const char* verb);
 
 void report_no_buffer(Warp& warp, const Instruction& instruction, uint32_t lanes, const uint64_t* addresses,
                       uint32_t bytes, const char* verb);
@@ -45,7 +47,7 @@ inline void narrow_addresses(const uint64_t* addresses, uint32_t* narrow) {
 // that may proceed. Lanes that name no buffer are reported.
 template <class Body>
 void for_each_buffer(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* addresses,
-                     uint32_t bytes, const char* verb, Body body) {
+                     uint32_t bytes, uint32_t alignment, const char* verb, Body body) {
     Memory& memory = *warp.block->launch->memory;
     uint64_t offsets[kLanes];
     for (uint32_t rest = active; rest != 0;) {
@@ -64,7 +66,7 @@ void for_each_buffer(Warp& warp, const Instruction& instruction, uint32_t active
             body(static_cast<Buffer*>(nullptr), offsets, 0u, lanes);
         } else {
             const uint32_t good =
-                check_buffer(warp, instruction, lanes, *buffer, addresses, offsets, bytes, verb);
+                check_buffer(warp, instruction, lanes, *buffer, addresses, offsets, bytes, alignment, verb);
             body(buffer, offsets, good, lanes);
         }
         rest &= ~lanes;

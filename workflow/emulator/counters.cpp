@@ -44,6 +44,8 @@ constexpr const char* kNames[kCounters] = {
     "ptx_global_unique_sectors_st",
     "ptx_local_loads",
     "ptx_local_stores",
+    "ptx_async_copies",
+    "ptx_tensor_flops",
 };
 
 // Lanes that one phase of a shared access serves: 128 bytes of them.
@@ -143,42 +145,56 @@ void Counters::end(const Program& program) {
         const InstructionNote& note = program.notes[instruction.index];
         add(Counter::PtxInstructions, count.executed);
         add(Counter::PtxThreadFlops, count.lanes * note.flops);
+        add(Counter::PtxTensorFlops, count.lanes * note.tensor_flops);
         if (note.is_fma) {
             add(Counter::FfmaThreads, count.lanes);
             add(Counter::PtxThreadFma, count.lanes);
         }
         if (instruction.kind == Kind::Barrier) add(Counter::PtxBarriers, count.executed);
 
-        const Space space = instruction.space == Space::Generic ? Space::Global : instruction.space;
-        if (instruction.access == Access::Load && space == Space::Global) {
-            add(Counter::GlobalLoadRequests, count.requests);
-            add(Counter::GlobalLoadInstructions, count.requests);
-            add(Counter::GlobalLoadSectors, count.sectors);
-            add(Counter::PtxGlobalLoads, count.executed);
-            add(Counter::PtxThreadGlobalLoads, count.words);
-        } else if (instruction.access == Access::Store && space == Space::Global) {
-            add(Counter::GlobalStoreRequests, count.requests);
-            add(Counter::GlobalStoreInstructions, count.requests);
-            add(Counter::GlobalStoreSectors, count.sectors);
-            add(Counter::PtxGlobalStores, count.executed);
-            add(Counter::PtxThreadGlobalStores, count.words);
-        } else if (instruction.access == Access::Load && space == Space::Shared) {
-            add(Counter::SharedLoadInstructions, count.requests);
-            add(Counter::SharedLoadWavefronts, count.wavefronts);
-            add(Counter::SharedLoadConflicts, count.wavefronts - count.phases);
-            add(Counter::PtxSharedLoads, count.executed);
-            add(Counter::PtxThreadSharedLoads, count.words);
-        } else if (instruction.access == Access::Store && space == Space::Shared) {
-            add(Counter::SharedStoreInstructions, count.requests);
-            add(Counter::SharedStoreWavefronts, count.wavefronts);
-            add(Counter::SharedStoreConflicts, count.wavefronts - count.phases);
-            add(Counter::PtxSharedStores, count.executed);
-            add(Counter::PtxThreadSharedStores, count.words);
-        } else if (instruction.access == Access::Load && space == Space::Local) {
-            add(Counter::PtxLocalLoads, count.executed);
-        } else if (instruction.access == Access::Store && space == Space::Local) {
-            add(Counter::PtxLocalStores, count.executed);
-        }
+        add_access(instruction, count);
+    }
+}
+
+// A generic access is counted as one of global memory, which its address need not be.
+void Counters::add_access(const Instruction& instruction, const InstructionCount& count) {
+    const bool global = instruction.space == Space::Global || instruction.space == Space::Generic;
+    const bool shared = instruction.space == Space::Shared;
+    const bool local = instruction.space == Space::Local;
+    const bool loads = instruction.access == Access::Load || instruction.access == Access::MatrixLoad;
+    const bool stores = instruction.access == Access::Store || instruction.access == Access::MatrixStore;
+    if (instruction.access == Access::AsyncCopy) {  // the hardware counts these among global loads
+        add(Counter::GlobalLoadRequests, count.requests);
+        add(Counter::GlobalLoadSectors, count.sectors);
+        add(Counter::PtxAsyncCopies, count.executed);
+    } else if (loads && global) {
+        add(Counter::GlobalLoadRequests, count.requests);
+        add(Counter::GlobalLoadInstructions, count.requests);
+        add(Counter::GlobalLoadSectors, count.sectors);
+        add(Counter::PtxGlobalLoads, count.executed);
+        add(Counter::PtxThreadGlobalLoads, count.words);
+    } else if (stores && global) {
+        add(Counter::GlobalStoreRequests, count.requests);
+        add(Counter::GlobalStoreInstructions, count.requests);
+        add(Counter::GlobalStoreSectors, count.sectors);
+        add(Counter::PtxGlobalStores, count.executed);
+        add(Counter::PtxThreadGlobalStores, count.words);
+    } else if (loads && shared) {
+        add(Counter::SharedLoadInstructions, count.requests);
+        add(Counter::SharedLoadWavefronts, count.wavefronts);
+        add(Counter::SharedLoadConflicts, count.wavefronts - count.phases);
+        add(Counter::PtxSharedLoads, count.executed);
+        add(Counter::PtxThreadSharedLoads, count.words);
+    } else if (stores && shared) {
+        add(Counter::SharedStoreInstructions, count.requests);
+        add(Counter::SharedStoreWavefronts, count.wavefronts);
+        add(Counter::SharedStoreConflicts, count.wavefronts - count.phases);
+        add(Counter::PtxSharedStores, count.executed);
+        add(Counter::PtxThreadSharedStores, count.words);
+    } else if (loads && local) {
+        add(Counter::PtxLocalLoads, count.executed);
+    } else if (stores && local) {
+        add(Counter::PtxLocalStores, count.executed);
     }
 }
 

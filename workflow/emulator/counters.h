@@ -65,6 +65,8 @@ enum class Counter : uint8_t {
     PtxGlobalUniqueSectorsStored,
     PtxLocalLoads,
     PtxLocalStores,
+    PtxAsyncCopies,
+    PtxTensorFlops,
     Count,
 };
 
@@ -96,6 +98,8 @@ class Counters {
     void add_unique_sectors(std::vector<Buffer>& buffers);
 
   private:
+    void add_access(const Instruction& instruction, const InstructionCount& count);
+
     std::vector<InstructionCount> counts_;
     uint64_t totals_[kCounters] = {};
 };

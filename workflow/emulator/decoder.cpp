@@ -461,6 +461,13 @@ std::vector<std::string> Decoder::pieces(size_t index) const {
 }
 
 void Decoder::address(size_t index) {
+    const Place found = place(index);
+    instruction_.a = found.base;
+    instruction_.displacement = found.displacement;
+    instruction_.narrow_address = found.narrow;
+}
+
+Decoder::Place Decoder::place(size_t index) {
     const std::string& text = operand(index);
     if (text.front() != '[' || text.back() != ']') unsupported();
     const std::string inside(trim(text.substr(1, text.size() - 2)));
@@ -468,19 +475,14 @@ void Decoder::address(size_t index) {
     const std::string base(trim(inside.substr(0, plus)));
     uint64_t offset = 0;
     if (plus != std::string::npos && !parse_integer(inside.substr(plus + 1), offset)) unsupported();
-    instruction_.displacement = static_cast<int64_t>(offset);
+    const auto displacement = static_cast<int64_t>(offset);
     const Symbol* symbol = find(base);
     uint64_t value = 0;
-    if (symbol != nullptr && symbol->kind == Symbol::Kind::Register) {
-        instruction_.a = symbol->index;
-        instruction_.narrow_address = symbol->bits == 32;
-    } else if (symbol != nullptr) {
-        instruction_.a = constant(64, symbol->address);
-    } else if (parse_integer(base, value)) {
-        instruction_.a = constant(64, value);
-    } else {
-        unsupported();
-    }
+    if (symbol != nullptr && symbol->kind == Symbol::Kind::Register)
+        return {symbol->index, displacement, symbol->bits == 32};
+    if (symbol != nullptr) return {constant(64, symbol->address), displacement, false};
+    if (parse_integer(base, value)) return {constant(64, value), displacement, false};
+    unsupported();
 }
 
 bool Decoder::fixed_address(size_t index, uint64_t& address) const {
@@ -529,6 +531,10 @@ const OpcodeTable& opcode_table() {
         register_atomic_operations(made);
         register_warp_operations(made);
         register_control_operations(made);
+        register_async_copy_operations(made);
+        register_ldmatrix_operations(made);
+        register_wmma_operations(made);
+        register_mma_operations(made);
         return made;
     }();
     return table;

@@ -76,6 +76,14 @@ class Decoder {
 
     // Reads `[register + offset]` into a, displacement and narrow_address.
     void address(size_t index);
+
+    // The same for an instruction's second address, which it keeps itself.
+    struct Place {
+        Register base;
+        int64_t displacement;
+        bool narrow;
+    };
+    Place place(size_t index);
     Space take_space();
 
     // Whether the operand's address is known now: `[parameter + 4]`.
@@ -166,5 +174,9 @@ void register_memory_operations(OpcodeTable& table);
 void register_atomic_operations(OpcodeTable& table);
 void register_warp_operations(OpcodeTable& table);
 void register_control_operations(OpcodeTable& table);
+void register_async_copy_operations(OpcodeTable& table);
+void register_ldmatrix_operations(OpcodeTable& table);
+void register_wmma_operations(OpcodeTable& table);
+void register_mma_operations(OpcodeTable& table);
 
 }  // namespace ptx

@@ -34,6 +34,15 @@ struct Launch {
     uint64_t block_budget = 0;  // instructions that a block may execute
 };
 
+// An asynchronous copy under way: its data land in shared memory when its thread waits for its group.
+struct PendingCopy {
+    uint32_t address = 0;  // in shared memory
+    uint32_t group = 0;    // of its lane, counted from the start of the block
+    uint8_t lane = 0;
+    uint8_t bytes = 0;
+    uint8_t data[16] = {};
+};
+
 // Lanes of a warp that execute together.
 struct Group {
     uint32_t pc;
@@ -52,6 +61,8 @@ struct Warp {
     uint32_t barrier_pc = 0;  // where it waits, when it is AtBarrier
     uint32_t turns = 0;       // of its groups, since the one ahead had one
     std::vector<Group> groups;
+    std::vector<PendingCopy> copies;
+    uint32_t copy_groups[kLanes] = {};  // committed by each lane
 
     // Shared and global accesses up to this time, by lanes of this warp, are ordered before what it does now ...
     uint32_t lanes_ordered_until = 0;

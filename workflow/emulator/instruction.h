@@ -34,7 +34,7 @@ enum class Kind : uint8_t {
 };
 
 // What a memory instruction does, for the counters and the prediction of ptxas's merging.
-enum class Access : uint8_t { None, Load, Store, Atomic, AsyncCopy };
+enum class Access : uint8_t { None, Load, Store, Atomic, AsyncCopy, MatrixLoad, MatrixStore };
 
 struct Instruction {
     Handler execute = nullptr;
@@ -67,8 +67,9 @@ struct InstructionNote {
     std::string text;
     std::string opcode;
     SourceLine source;
-    uint8_t flops = 0;        // of a thread
-    bool is_fma = false;      // a float32 fused multiply-add, one FFMA in SASS
+    uint16_t flops = 0;         // of a thread, as add, mul and fma
+    uint16_t tensor_flops = 0;  // of a thread's share of a matrix instruction
+    bool is_fma = false;        // a float32 fused multiply-add, one FFMA in SASS
     bool is_volatile = false;
     // Shared loads and stores: bytes of the one instruction that ptxas makes of this and its neighbours, and how far before
     // this one it starts; 0 bytes when a neighbour stands for it.

@@ -95,8 +95,8 @@ class Window {
         return access.displacement == high || access.displacement + access.bytes() == low;
     }
 
-    // Joins what fits into an aligned window of 16, else 8, else 4 bytes. `may_fill`: a load of three words of four may
-    // read the fourth as well, so long as that lies not at the end.
+    // Joins what fills an aligned window of 16, else 8, else 4 bytes. `may_fill`: loads of three words out of four read
+    // the fourth as well.
     void merge(int alignment, bool may_fill) {
         std::stable_sort(accesses_.begin(), accesses_.end(),
                          [&](uint32_t a, uint32_t b) { return first(a) < first(b); });
@@ -108,23 +108,27 @@ class Window {
     }
 
   private:
+    static int whole_words(uint32_t bytes) {
+        int words = 0;
+        for (int word = 0; word < 4; ++word)
+            words += (bytes >> (4 * word) & 0xf) == 0xf ? 1 : 0;
+        return words;
+    }
+
     int64_t first(uint32_t index) const { return program_->code[index].displacement; }
 
     // Tries to join the accesses from the i-th on that lie in its window; gives how many to move on by.
     size_t merge_at(size_t i, int64_t size, bool may_fill) {
         const int64_t start = first(accesses_[i]) & ~(size - 1);
         uint32_t covered = 0;
-        uint32_t words = 0;
         size_t end = i;
         for (; end < accesses_.size() && first(accesses_[end]) < start + size; ++end) {
             const Instruction& access = program_->code[accesses_[end]];
             if (first(accesses_[end]) + access.bytes() > start + size) return 1;
             covered |= ((1u << access.bytes()) - 1) << (first(accesses_[end]) - start);
-            words += access.bytes() == 4 ? 1 : 0;
         }
         const uint32_t whole = (1u << size) - 1;
-        const bool reaches_end = (covered >> (size - 4)) == 0xf;
-        const bool fillable = may_fill && words == 3 && end - i == 3 && reaches_end;
+        const bool fillable = may_fill && whole_words(covered) == 3 && __builtin_popcount(covered) == 12;
         if (end - i < 2 || (covered != whole && !fillable)) return 1;
         for (size_t j = i; j < end; ++j)
             program_->notes[accesses_[j]].merged_bytes = 0;

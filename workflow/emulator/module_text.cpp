@@ -24,6 +24,12 @@ bool starts_with(std::string_view text, std::string_view prefix) {
     return text.substr(0, prefix.size()) == prefix;
 }
 
+// `.loc` but not `.local`.
+bool is_directive(std::string_view text, std::string_view name) {
+    return starts_with(text, name) && text.size() > name.size() &&
+           std::isspace(static_cast<unsigned char>(text[name.size()]));
+}
+
 bool ends_with(std::string_view text, std::string_view suffix) {
     return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
 }
@@ -67,14 +73,14 @@ class ModuleParser {
     // Directives that end with their line instead of a semicolon.
     bool take_line_directive() {
         const std::string_view here = text_.substr(at_);
-        if (starts_with(here, ".loc")) {
+        if (is_directive(here, ".loc")) {
             read_location(std::string(rest_of_line()));
-        } else if (starts_with(here, ".file")) {
+        } else if (is_directive(here, ".file")) {
             read_file(std::string(rest_of_line()));
-        } else if (starts_with(here, ".version") || starts_with(here, ".target") ||
-                   starts_with(here, ".address_size")) {
+        } else if (is_directive(here, ".version") || is_directive(here, ".target") ||
+                   is_directive(here, ".address_size")) {
             rest_of_line();
-        } else if (starts_with(here, ".section")) {
+        } else if (is_directive(here, ".section")) {
             at_ = std::min(text_.find('{', at_), text_.size());
             skip_braces();
         } else {

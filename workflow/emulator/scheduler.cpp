@@ -389,6 +389,8 @@ void begin_block(const Launch& launch, Block& block, uint32_t number) {
         warp.state = WarpState::Ready;
         warp.turns = 0;
         warp.groups.assign(1, {0, warp.live, false});
+        warp.copies.clear();
+        std::fill_n(warp.copy_groups, kLanes, 0u);
         for (const SpecialRegisterUse& use : launch.program->special_registers) {
             const int axis = static_cast<int>(use.which) - static_cast<int>(SpecialRegister::BlockX);
             if (axis >= 0 && axis < 3) fill_lanes(warp, use.place, block.position[axis]);

@@ -16,7 +16,7 @@ struct SharedCheck::Context {
     uint32_t begin;
     uint32_t now;
     uint32_t ordered_until;  // by all threads of the block
-    uint32_t how;            // kStrongWriter or 0
+    uint32_t how;            // kStrongWriter, kPendingCopy or 0
     const uint8_t* shared;
 };
 
@@ -182,8 +182,48 @@ void SharedCheck::write_cell(const Context& context, uint32_t index, int lane, c
             check_previous_write(context, cell, lane, false);
     }
     if (cell.read_time > context.ordered_until) check_readers(context, index, lane);
-    cell.write_time = context.now;
+    cell.write_time = context.how == kPendingCopy ? kPendingTime : context.now;
     cell.writer = context.warp.thread(lane) | context.how;
+}
+
+void SharedCheck::load_for_warp(Warp& warp, const Instruction& instruction, uint32_t address, uint32_t bytes) {
+    const Block& block = *warp.block;
+    const uint32_t reader = kSeveralLanes | warp.index;
+    for (uint32_t index = address >> shift_; index <= (address + bytes - 1) >> shift_; ++index) {
+        SharedCell& cell = cells_[index];
+        if (cell.write_time - block.begin > warp.block_ordered_until - block.begin) {
+            // Whoever wrote it, another lane reads it.
+            const uint32_t writer = cell.writer & kThreadMask;
+            check_read(warp, instruction, writer == warp.thread(0) ? 1 : 0, cell);
+        }
+        const bool joins = cell.read_time > warp.block_ordered_until && cell.reader != reader;
+        if (!joins)
+            cell.reader = reader;
+        else if ((cell.reader & kSeveralWarps) == 0)
+            cell.reader = warp_of_reader(cell.reader) == warp.index ? reader : kSeveralWarps;
+        cell.read_time = *block.launch->now;
+        if (by_warp_) record_read(warp, index, reader);
+    }
+}
+
+void SharedCheck::start_copy(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
+                             uint32_t bytes) {
+    const Block& block = *warp.block;
+    const Context context{warp,         instruction,         block.begin, *block.launch->now, warp.block_ordered_until,
+                          kPendingCopy, block.shared.data()};
+    for_each_lane(active, [&](int lane) {
+        const uint32_t last = (addresses[lane] + bytes - 1) >> shift_;
+        for (uint32_t index = addresses[lane] >> shift_; index <= last; ++index)
+            write_cell(context, index, lane, nullptr);
+    });
+}
+
+void SharedCheck::land(Warp& warp, uint32_t lane, uint32_t address, uint32_t bytes) {
+    const uint32_t last = (address + bytes - 1) >> shift_;
+    for (uint32_t index = address >> shift_; index <= last; ++index) {
+        cells_[index].write_time = *warp.block->launch->now;
+        cells_[index].writer = warp.thread(static_cast<int>(lane));
+    }
 }
 
 void SharedCheck::strong(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
@@ -221,7 +261,7 @@ void SharedCheck::check_previous_write(const Context& context, const SharedCell&
     const bool pending = (cell.writer & kPendingCopy) != 0;
     if (!pending) {
         if (thread == warp.thread(lane)) return;
-        if (context.how != 0 && (cell.writer & kStrongWriter) != 0) return;
+        if (context.how == kStrongWriter && (cell.writer & kStrongWriter) != 0) return;
         const uint32_t other_warp = thread / kLanes;
         if (other_warp == warp.index && cell.write_time <= warp.lanes_ordered_until) return;
         if (other_warp != warp.index && ordered(warp, other_warp, cell.write_time)) return;

@@ -20,6 +20,7 @@ constexpr uint32_t kThreadMask = 0x3ff;  // of a block, which has 1,024 threads 
 // How a granule was last written, beside the thread.
 constexpr uint32_t kStrongWriter = 1u << 16;  // by an atomic, or volatile and the like: may meet its own kind
 constexpr uint32_t kPendingCopy = 1u << 17;   // an asynchronous copy that nobody has waited for
+constexpr uint32_t kPendingTime = 0xffffffffu;  // of such a copy: later than anything ordered
 
 // Readers, instead of one thread.
 constexpr uint32_t kSeveralLanes = 1u << 16;  // of the warp in the low bits
@@ -52,6 +53,15 @@ class SharedCheck {
     // Checks stores likewise, and does each lane's before it looks at the next: `values` holds them one after another.
     void store(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
                uint32_t bytes, const uint8_t* values);
+
+    // Checks a read of `bytes` contiguous ones by the warp as a whole, each lane for others, as of a matrix.
+    void load_for_warp(Warp& warp, const Instruction& instruction, uint32_t address, uint32_t bytes);
+
+    // Asynchronous copies of `bytes` to each active lane's address: they write like a store, but nobody may touch the
+    // place until `land` tells that the copying thread has waited.
+    void start_copy(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
+                    uint32_t bytes);
+    void land(Warp& warp, uint32_t lane, uint32_t address, uint32_t bytes);
 
     // A read, write or read-modify-write that may meet others of its kind: an atomic, volatile or relaxed access.
     void strong(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,

@@ -6,9 +6,8 @@ import argparse
 import csv
 import dataclasses
 import io
-import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ from gemmlab.schema import write_table
 from gemmlab.sources import inputs_digest
 from gemmlab.timing.session import SAMPLE_COLUMNS, Result, Row, measure_variant
 from gemmlab.timing.settings import Settings, Shape
-from gemmlab.worker import end_with_parent, run_worker
-
-_USER_ERROR = 2
+from gemmlab.worker import MISTAKE, run_forked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--settings", required=True, help="JSON: preset, seed, headline_shape and bench of the configuration"
     )
-    parser.add_argument("--inside-worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--shapes", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,12 +44,6 @@ def run(options: argparse.Namespace) -> int:
     variant = _timed_variant(catalogue, options)
     settings = Settings.parse(options.settings)
     baseline = _baseline(catalogue, variant)
-    if options.inside_worker:
-        end_with_parent()
-        shapes = [_as_shape(shape) for shape in json.loads(options.shapes)]
-        result = measure_variant(variant, baseline, shapes, settings, _cubin(options))
-        write_json(options.output, dataclasses.asdict(result))
-        return 0
     digest = inputs_digest(
         "bench", variant, [options.settings, repr(baseline.entry_text) if baseline else None]
     )
@@ -72,9 +61,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if variant.compiled:
         common["cubin_sha256"] = sha256_file(_cubin(options))
-    result = _measure_slices(
-        variant, settings, options, sha256_of([digest, str(common["cubin_sha256"])])[:16]
-    )
+    name = f"{variant.name}.{sha256_of([digest, str(common['cubin_sha256'])])[:16]}"
+    result = _measure_slices(variant, baseline, settings, _cubin(options), options.output.parent / f".{name}")
     _write(options, [common | row for row in result.rows], result.samples)
     return 0
 
@@ -129,14 +117,19 @@ def _obstacle(variant: Variant, options: argparse.Namespace) -> tuple[str, str] 
     return None
 
 
-def _measure_slices(variant: Variant, settings: Settings, options: argparse.Namespace, digest: str) -> Result:
-    """The results of all slices, each measured by a worker or taken from a run that was interrupted after it."""
+def _measure_slices(
+    variant: Variant, baseline: Variant | None, settings: Settings, cubin: Path | None, parts: Path
+) -> Result:
+    """The results of all slices, each measured by a worker or taken from a run that was interrupted after it.
+
+    `parts` is how the paths of the slices' results begin.
+    """
     rows: list[Row] = []
     samples: list[list[Any]] = []
     for number, shapes in enumerate(settings.slices(variant)):
-        part = options.output.parent / f".{variant.name}.{digest}.{number}.json"
+        part = parts.with_name(f"{parts.name}.{number}.json")
         if not part.is_file():
-            failure = _measure_slice(shapes, settings, options, part)
+            failure = _measure_slice(variant, baseline, shapes, settings, cubin, part)
             if failure:
                 rows += [_shape_row(shape) | {"status": status.FAILED, "reason": failure} for shape in shapes]
                 continue
@@ -144,32 +137,32 @@ def _measure_slices(variant: Variant, settings: Settings, options: argparse.Name
         rows += result["rows"]
         samples += result["samples"]
     # Parts of older inputs go as well.
-    for part in options.output.parent.glob(f".{variant.name}.*.json"):
+    for part in parts.parent.glob(f".{variant.name}.*.json"):
         part.unlink(missing_ok=True)
     return Result(rows, samples)
 
 
 def _measure_slice(
-    shapes: list[Shape], settings: Settings, options: argparse.Namespace, part: Path
+    variant: Variant,
+    baseline: Variant | None,
+    shapes: Sequence[Shape],
+    settings: Settings,
+    cubin: Path | None,
+    part: Path,
 ) -> str | None:
     """Let a worker measure `shapes` into the file `part`; the reason why it couldn't, or None."""
-    command = [sys.executable, "-m", "gemmlab", "bench", "--inside-worker", "--variant", options.variant]
-    for name, path in (("--build", options.build), ("--check", options.check)):
-        command += [name, str(path)] if path else []
-    command += ["--output", str(part), "--samples", str(options.samples), "--settings", options.settings]
-    command += ["--shapes", json.dumps(shapes)]
-    worker = run_worker(command, settings.time_limit_s, None)
-    if worker.returncode == _USER_ERROR and not worker.timed_out:
-        raise GemmlabError(worker.stderr_tail.strip().removeprefix("gemmlab bench: "))
+
+    def measure() -> None:
+        result = measure_variant(variant, baseline, shapes, settings, cubin)
+        write_json(part, dataclasses.asdict(result))
+
+    worker = run_forked(measure, settings.time_limit_s)
+    if worker.returncode == MISTAKE and not worker.timed_out:
+        raise GemmlabError(worker.stderr_tail.strip())
     sys.stderr.write(worker.stderr_tail)
     if worker.death:
         return f"timing: {worker.death}"
     return None if part.is_file() else "timing: the process left no result"
-
-
-def _as_shape(values: list[int]) -> Shape:
-    m, n, k = values
-    return m, n, k
 
 
 def _shape_row(shape: Shape) -> Row:

@@ -23,7 +23,9 @@ STAGES = (
     "count",
     "bench",
     "profile",
+    "probe",
     "sanitize",
+    "claims",
     "publish",
     "gate",
 )
@@ -85,6 +87,7 @@ class Variant:
     ptxas_flags: tuple[str, ...] = ()
     launches: tuple[LaunchTemplate, ...] = ()
     workspace: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    results: tuple[str, ...] = ()
     tile: tuple[int, int, int] = (16, 16, 16)
     input_type: str = "float32"
     output_type: str = "float32"
@@ -301,6 +304,11 @@ def _read_entry(name: str, entry: Any, where: str, origin: str, root: Path) -> V
     if kind == "broken" and "stands_for" not in entry:
         raise GemmlabError(
             f"{where}: lacks the key stands_for; a broken kernel says which report it stands for."
+        )
+    if kind == "probe" and not set(entry.get("results", [None])) <= set(entry.get("workspace", {})):
+        raise GemmlabError(
+            f"{where}: results is {entry.get('results')}; a probe names the buffers of its workspace that hold what it "
+            "measured."
         )
     if kind == "baseline" and "library" not in entry:
         raise GemmlabError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from gemmlab.catalogue import Variant, load_catalogue
 from gemmlab.errors import GemmlabError
 from gemmlab.executors import EXECUTORS, open_executor
 from gemmlab.executors.base import DeviceFault, Executor, Finding, NotLaunchable, Unavailable
-from gemmlab.files import read_json, write_json
+from gemmlab.files import read_json, sha256_of, write_json
 from gemmlab.oracle import Case
 from gemmlab.problem import Problem
 from gemmlab.schema import validate
 from gemmlab.shapes import draw_problems, large_problems
 from gemmlab.sources import inputs_digest
-from gemmlab.worker import run_worker
+from gemmlab.worker import run_forked
 
 ORDERS = (1, 2, 3)
 NONFINITE_SHAPES = 10
@@ -31,6 +31,7 @@ NONFINITE_SHAPES = 10
 FAILURES_ENOUGH = 20
 KEPT_FAILURES = 10
 KEPT_FINDINGS = 20
+_DIGEST_DIGITS = 12
 
 
 @dataclasses.dataclass
@@ -44,6 +45,7 @@ class Tally:
     repeats_identical: int = 0
     worst_fraction: float | None = None
     worst_problem: str | None = None
+    output_digests: list[str | None] = dataclasses.field(default_factory=list)
     failures: list[dict[str, str]] = dataclasses.field(default_factory=list)
     findings: dict[tuple, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
@@ -104,8 +106,11 @@ def check_variant(
                 _repeat(variant, executor, exact, output, tally)
         rounded = oracle.rounded_case(variant, problem, seed)
         # Races don't depend on the data: looking for them once a problem is enough.
-        if _run(variant, executor, rounded, tally, "rounded", find=False) is not None:
+        rounded_output = _run(variant, executor, rounded, tally, "rounded", find=False)
+        if rounded_output is not None:
             tally.rounded_passed += 1
+        if same_bits_everywhere(variant):
+            tally.output_digests.append(_digest(output, rounded_output))
         if index in nonfinite:
             _run(
                 variant,
@@ -121,6 +126,18 @@ def check_variant(
         for problem in large_problems(variant, seed):
             _run(variant, executor, oracle.rounded_case(variant, problem, seed), tally, "rounded")
     return tally
+
+
+def same_bits_everywhere(variant: Variant) -> bool:
+    """Whether GPU and emulator must agree in every bit: IEEE arithmetic in a fixed order, as tensor cores' is not."""
+    return variant.arithmetic == "fp32" and variant.deterministic
+
+
+def _digest(*outputs: np.ndarray | None) -> str | None:
+    """Twelve digits of the SHA-256 of a problem's outputs, or None if one of them was wrong."""
+    if any(output is None for output in outputs):
+        return None
+    return sha256_of(output.tobytes() for output in outputs)[:_DIGEST_DIGITS]
 
 
 def _run(
@@ -181,29 +198,46 @@ def _record(variant: Variant, options: argparse.Namespace) -> dict[str, Any]:
         "executor": options.executor,
         "status": status.OK,
         "reason": None,
-        "ptx_sha256": build["ptx_sha256"],
-        "cubin_sha256": build["cubin_sha256"],
+        "ptx_sha256": build.get("ptx_sha256"),
+        "cubin_sha256": build.get("cubin_sha256"),
         "seed": options.seed,
         "shapes": options.shapes,
         "digest": inputs_digest("check", variant, settings, emulator=options.executor == "emulator"),
     }
     if build["status"] != status.OK:
-        reason = "compile failed" if build["status"] == status.FAILED else build["reason"]
+        reason = "compile failed" if build["status"] == status.FAILED else build.get("reason")
         return record | {"status": status.SKIPPED, "reason": reason}
-    if options.executor == "cuda" and not options.inside_worker:
-        return record | _in_worker(options)
+    if options.executor == "cuda":
+        return record | _in_worker(variant, options, settings)
+    return record | _checked(variant, options, settings)
+
+
+def _checked(variant: Variant, options: argparse.Namespace, settings: dict[str, int]) -> dict[str, Any]:
+    """What the check itself says, as fields of the record."""
     try:
         executor = open_executor(
             options.executor, options.build.with_suffix(".ptx"), options.build.with_suffix(".cubin")
         )
         tally = check_variant(variant, executor, **settings)
     except Unavailable as error:
-        return record | {"status": status.UNAVAILABLE, "reason": str(error)}
+        return {"status": status.UNAVAILABLE, "reason": str(error)}
     except NotLaunchable as error:
-        return record | {"status": status.FAILED, "reason": f"not launchable: {error}"}
+        return {"status": status.FAILED, "reason": f"not launchable: {error}"}
     except DeviceFault as error:
-        return record | {"status": status.FAILED, "reason": f"device fault: {error}"}
-    return record | _outcome(tally, variant)
+        return {"status": status.FAILED, "reason": f"device fault: {error}"}
+    return _outcome(tally, variant)
+
+
+def _in_worker(variant: Variant, options: argparse.Namespace, settings: dict[str, int]) -> dict[str, Any]:
+    """`_checked` in a process of its own, since a device fault or a hang takes its process along."""
+    with tempfile.TemporaryDirectory(prefix="gemmlab-check-") as folder:
+        answer = Path(folder) / "answer.json"
+        worker = run_forked(
+            lambda: write_json(answer, _checked(variant, options, settings)), options.time_limit
+        )
+        if worker.death is None:
+            return read_json(answer)
+    return {"status": status.FAILED, "reason": f"check: {worker.death}"}
 
 
 def _outcome(tally: Tally, variant: Variant) -> dict[str, Any]:
@@ -223,37 +257,9 @@ def _outcome(tally: Tally, variant: Variant) -> dict[str, Any]:
         "repeats_identical": tally.repeats_identical if variant.deterministic else None,
         "worst_fraction_of_bound": tally.worst_fraction,
         "worst_problem": tally.worst_problem,
+        "output_digests": tally.output_digests or None,
         "failures": tally.failures[:KEPT_FAILURES],
         "findings": list(tally.findings.values())[:KEPT_FINDINGS],
-    }
-
-
-def _in_worker(options: argparse.Namespace) -> dict[str, Any]:
-    """Check in a process of its own, since a device fault or a hang takes its process along."""
-    options.output.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "gemmlab", "check", "--inside-worker", "--variant", options.variant]
-    command += [
-        "--executor",
-        options.executor,
-        "--build",
-        str(options.build),
-        "--output",
-        str(options.output),
-    ]
-    command += ["--shapes", str(options.shapes), "--repeated-shapes", str(options.repeated_shapes)]
-    command += ["--seed", str(options.seed)]
-    result = run_worker(command, options.time_limit, None)
-    if result.timed_out:
-        return {
-            "status": status.FAILED,
-            "reason": f"no answer within {options.time_limit:g} s; the process group was ended",
-        }
-    if result.returncode == 0 and options.output.is_file():
-        return read_json(options.output)
-    last = (result.stderr_tail.strip().splitlines() or ["no message"])[-1]
-    return {
-        "status": status.FAILED,
-        "reason": f"the checking process ended with status {result.returncode}: {last}",
     }
 
 
@@ -269,7 +275,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeated-shapes", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time-limit", type=float, default=240.0, help="seconds, on a GPU")
-    parser.add_argument("--inside-worker", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:

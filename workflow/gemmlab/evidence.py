@@ -1,5 +1,6 @@
-"""The measures that decide a claim: each takes a run and parameters of config/claims.yaml, and gives figures or says what
-is missing. Nothing else can stand behind `measure:` there.
+"""The measures that decide a claim, and nothing else can stand behind `measure:` in config/claims.yaml.
+
+Each takes a run and the parameters that stand there, and gives figures or raises Missing with what the run lacks.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gemmlab import doctor, limiter, status
@@ -160,15 +162,15 @@ def speed_ratio(
     figures = []
     for shape in map(as_shape, shapes):
         row = run.timing(of, shape, cache)
-        details = f"{number(row['tflops'])} against {number(reference['tflops'])} TFLOP/s at {shape_text(as_shape(over_shape))}"
+        details = (
+            f"{number(row['tflops'])} TFLOP/s, {number(reference['tflops'])} {_at(as_shape(over_shape))}"
+        )
         figures.append(Figure(_at(shape), row["tflops"] / reference["tflops"], details))
     return figures
 
 
-def fastest(
-    run: Run, *, among: Sequence[str], shapes: Shapes, cache: str = "cold", distinct: bool = False
-) -> list[Figure]:
-    """The name of the fastest variant at each shape; with `distinct` how many different ones there are."""
+def fastest(run: Run, *, among: Sequence[str], shapes: Shapes, cache: str = "cold") -> list[Figure]:
+    """The name of the fastest variant at each shape."""
     figures = []
     for shape in map(as_shape, shapes):
         times: dict[str, float] = {}
@@ -183,10 +185,14 @@ def fastest(
         ordered = sorted(times, key=times.__getitem__)
         details = ", ".join(f"{name} {number(times[name])} ms" for name in ordered)
         figures.append(Figure(_at(shape), ordered[0], details))
-    if not distinct:
-        return figures
-    details = ", ".join(f"{figure.value} {figure.label}" for figure in figures)
-    return [Figure("", len({figure.value for figure in figures}), details)]
+    return figures
+
+
+def different_winners(run: Run, *, among: Sequence[str], shapes: Shapes, cache: str = "cold") -> list[Figure]:
+    """How many different variants are the fastest at one of `shapes`."""
+    winners = fastest(run, among=among, shapes=shapes, cache=cache)
+    details = ", ".join(f"{figure.value} {figure.label}" for figure in winners)
+    return [Figure("", len({figure.value for figure in winners}), details)]
 
 
 def baseline_kernels(run: Run, *, of: Sequence[str], shapes: Shapes) -> list[Figure]:
@@ -234,7 +240,7 @@ def counter(
     figures = []
     for new, old in compared:
         for shape in map(as_shape, shapes):
-            value, details = value_of(new, shape), new if old is None and len(compared) == 1 else ""
+            value, details = value_of(new, shape), ""
             label = _at(shape, _told_apart(new, old, of, over) if over is not None else _if_several(new, of))
             if old is not None:
                 other = value_of(old, shape)
@@ -325,13 +331,11 @@ def wavefronts_without_conflicts(
 
 
 def same_output(run: Run, *, of: str, over: str, shapes: Shapes) -> list[Figure]:
-    """1 where two variants gave the same bits for the same random inputs on the emulator, else 0."""
+    """`same` where two variants gave the same bits for the same random inputs on the emulator, else `different`."""
     figures = []
     for shape in map(as_shape, shapes):
         digests = [_output(run, name, shape) for name in (of, over)]
-        same = digests[0] == digests[1]
-        details = "the same bits" if same else "other bits for the same random inputs"
-        figures.append(Figure(_at(shape), float(same), details))
+        figures.append(Figure(_at(shape), "same" if digests[0] == digests[1] else "different"))
     return figures
 
 
@@ -456,7 +460,7 @@ def share_within(run: Run, *, field: str, least: float, most: float) -> list[Fig
 
 
 def caught(run: Run, *, of: Sequence[str]) -> list[Figure]:
-    """1 for each broken kernel that an executor caught and none passed, else 0."""
+    """`caught` for each broken kernel that an executor caught and none passed, else `unnoticed`."""
     figures = []
     for name in of:
         run.variant(name)
@@ -467,12 +471,10 @@ def caught(run: Run, *, of: Sequence[str]) -> list[Figure]:
             raise Missing(f"{name} was not checked" + (f" ({why})" if why else ""))
         found = [row for row in decided if row["status"] == status.OK]
         details = "; ".join(
-            f"{row['executor']}: {(row['caught_by'] or '').replace(' ', ', ').replace('_', ' ')}, {row['finding']}"
-            if row["status"] == status.OK
-            else f"{row['executor']}: {row['reason']}"
-            for row in decided
+            f"{row['executor']}: {row['finding'] or row['caught_by'] or row['reason']}" for row in decided
         )
-        figures.append(Figure(f"for {name}", float(len(found) == len(decided)), details))
+        verdict = "caught" if len(found) == len(decided) else "unnoticed"
+        figures.append(Figure(f"for {name}" if len(of) > 1 else "", verdict, details))
     return figures
 
 
@@ -537,6 +539,7 @@ MEASURES: dict[str, Callable[..., list[Figure]]] = {
     "speed": speed,
     "speed_ratio": speed_ratio,
     "fastest": fastest,
+    "different_winners": different_winners,
     "baseline_kernels": baseline_kernels,
     "counter": counter,
     "warp_span": warp_span,
@@ -554,24 +557,51 @@ MEASURES: dict[str, Callable[..., list[Figure]]] = {
     "doctor": doctor_test,
     "undecidable": undecidable,
 }
+# These give one figure for all their shapes.
+_TOGETHER = (different_winners, baseline_kernels)
 
 
-def measure(run: Run, measurement: Mapping[str, Any]) -> list[Figure]:
-    """The figures of a measurement of config/claims.yaml.
+@dataclass(frozen=True)
+class Part:
+    """What a measurement found at one of its shapes (all of them, where they count together), or what it lacks."""
+
+    figures: Sequence[Figure] = ()
+    missing: str | None = None
+
+
+def measure(run: Run, measurement: Mapping[str, Any]) -> list[Part]:
+    """What a measurement of config/claims.yaml finds, in the order of its shapes.
 
     Raises:
-        Missing: this run can't tell.
         GemmlabError: there is no such measure, or it takes other parameters.
     """
+    function, parameters = bind(measurement)
+    parts = []
+    for own in _by_shape(function, parameters):
+        try:
+            parts.append(Part(function(run, **own)))
+        except Missing as missing:
+            parts.append(Part(missing=str(missing)))
+    return parts
+
+
+def bind(measurement: Mapping[str, Any]) -> tuple[Callable[..., list[Figure]], dict[str, Any]]:
+    """The function behind a measurement, and the parameters for it; raises GemmlabError where they don't fit."""
     parameters = {key: value for key, value in measurement.items() if key != "measure"}
+    function = MEASURES.get(measurement["measure"])
+    if function is None:
+        raise GemmlabError(f"measure is {measurement['measure']}, expected one of {', '.join(MEASURES)}.")
     try:
-        function = MEASURES[measurement["measure"]]
-    except KeyError as error:
-        raise GemmlabError(
-            f"measure {measurement.get('measure')!r}: not known; known are {', '.join(MEASURES)}."
-        ) from error
-    try:
-        inspect.signature(function).bind(run, **parameters)
+        inspect.signature(function).bind(None, **parameters)
     except TypeError as error:
         raise GemmlabError(f"measure {measurement['measure']}: {error}.") from error
-    return function(run, **parameters)
+    return function, parameters
+
+
+def _by_shape(
+    function: Callable[..., list[Figure]], parameters: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """The parameters for each shape alone, so that one which lacks something doesn't take the others along."""
+    if "shapes" not in parameters or function in _TOGETHER or parameters.get("across"):
+        return [parameters]
+    return [{**parameters, "shapes": [shape]} for shape in parameters["shapes"]]

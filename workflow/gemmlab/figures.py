@@ -23,7 +23,8 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from gemmlab import status
 from gemmlab.catalogue import BASELINES, Variant
 from gemmlab.files import write_bytes
-from gemmlab.tables import Shape, ranked, shape_text
+from gemmlab.roofline import ceilings, points
+from gemmlab.tables import Record, Row, Shape, ranked, shape_text
 
 DPI = 150
 WIDTH_INCHES = 10.0
@@ -424,6 +425,61 @@ def ratios(timings: pd.DataFrame, catalogue: Mapping[str, Variant], label: str =
     caption = (
         "Ratio to the baseline timed in the same process, cold cache: over 1 (orange) is faster, under 1 (purple) "
         "slower, grey was not timed. Colours end at 8 times; the numbers don't."
+    )
+    return Drawing(**about, caption=caption, figure=figure)
+
+
+def roofline(
+    timings: Sequence[Row],
+    counters: Sequence[Row],
+    probes: Mapping[str, Record],
+    catalogue: Mapping[str, Variant],
+    shape: Shape,
+) -> Drawing:
+    """Speed against FLOPs for each byte, under ceilings that the probes measured; see gemmlab.roofline."""
+    about = {"name": "roofline", "title": f"Roofline at {shape_text(shape)}, FP32"}
+    limits = ceilings(probes, timings)
+    if isinstance(limits, str):
+        return Drawing(**about, caption="", note=f"No ceilings measured on this device: {limits}")
+    found = points(timings, counters, catalogue, shape)
+    if not found:
+        return Drawing(**about, caption="", note="No FP32 variant was both timed and profiled at this shape.")
+    with sns.axes_style("whitegrid", rc=_STYLE), matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH_INCHES, 5.0), layout="constrained")
+        panels = figure.subplots(1, 2, sharey=True)
+    _title(figure, about["title"])
+    by_speed = sorted(found, key=lambda point: -point.tflops)
+    sources = [catalogue[point.variant].source or point.variant for point in by_speed]
+    chosen = [point.variant for i, point in enumerate(by_speed) if sources[i] not in sources[:i]]
+    styles = _line_styles(chosen[:HIGHLIGHTED_LINES], catalogue)
+    for axes, bandwidth, intensity, title in (
+        (panels[0], limits.dram_tb_per_s, "dram_intensity", "Device memory"),
+        (panels[1], limits.shared_tb_per_s, "l1_intensity", "L1 and shared memory"),
+    ):
+        known = [point for point in by_speed if getattr(point, intensity)]
+        ridge = limits.tflops / bandwidth
+        ends = [getattr(point, intensity) for point in known] + [ridge]
+        least, most = min(ends) / 3, max(ends) * 3
+        axes.plot(
+            [least, ridge, most], [bandwidth * least, limits.tflops, limits.tflops], color="0.3", zorder=2
+        )
+        for point in reversed(known):
+            colour, marker = styles.get(point.variant, ("0.8", "."))
+            axes.scatter(getattr(point, intensity), point.tflops, color=colour, marker=marker, s=36, zorder=3)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_title(f"{title}: {bandwidth:.3g} TB/s", loc="left")
+        axes.set_xlabel("FLOP for each byte")
+        _plain_ticks(axes)
+    panels[0].set_ylabel("TFLOP/s, cold cache")
+    panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for name, (colour, marker) in styles.items():
+        panels[1].scatter([], [], color=colour, marker=marker, s=36, label=name)
+    panels[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    caption = (
+        f"Bytes as Nsight Compute counts them; ceilings ({limits.tflops:.3g} TFLOP/s) as the probes measured them, at "
+        f"the {limits.clock_mhz:.0f} MHz of the timings. A point on the slope is limited by the bytes, one under the "
+        "flat part by arithmetic, one far below both by neither. In colour the fastest variant of each kernel file."
     )
     return Drawing(**about, caption=caption, figure=figure)
 

@@ -61,6 +61,7 @@ def variant_gate(results: Path, variant: Variant) -> tuple[str, list[BadResult]]
     lines += _count_lines(entry)
     lines += _timing_lines(timings)
     lines += _profile_lines(entry)
+    lines += [_line("probe", entry.probe, "")] if entry.probe else []
     lines.append(f"{results}/tables may be older than this: `snakemake --cores all` brings them up to date.")
     return "\n".join(lines), bad
 

@@ -1,4 +1,4 @@
-"""What keeps a launch from being faster: the articles' rule (traffic, the SM, then warps), refined, from ncu's metrics."""
+"""What limits a launch, from ncu's metrics: the articles' rule (traffic, then the SM, then warps), refined."""
 
 from __future__ import annotations
 

@@ -54,7 +54,9 @@ _FAILURES = (
 )
 _TARGET_STATUS = re.compile(r"application returned an error code \((-?\d+)\)")
 _UNKNOWN_METRIC = re.compile(r"Failed to find metric (?:regex:\^?)?(\S+)")
-_UNKNOWN_METRICS = re.compile(r"Failed to access the following \d+ metrics?: (.+)")
+_UNKNOWN_METRICS = re.compile(r"(?:Failed|Unable) to access the following \d+ metrics?: (.+)")
+# After an error of its own, ncu kills the target, whose status then says nothing.
+_KILLED_BY_NCU = "Trying to shutdown target application"
 
 
 def version(ncu: Path) -> str | None:
@@ -117,14 +119,13 @@ def explain(log: str, returncode: int, target_stderr: str) -> Failure | None:
     for pattern, word, reason in _FAILURES:
         if re.search(pattern, log):
             return Failure(word, reason)
+    errors = [line.strip() for line in re.findall(r"==ERROR== (.+)", log)]
+    reasons = [f"ncu: {line}" for line in errors if not _TARGET_STATUS.search(line)][:1]
     target = _TARGET_STATUS.search(log)
-    if target:
-        return Failure(
-            status.FAILED, f"the target ended with status {target[1]} under ncu: {_last_lines(target_stderr)}"
-        )
-    errors = re.findall(r"==ERROR== (.+)", log)
-    if errors:
-        return Failure(status.FAILED, f"ncu: {errors[0].strip()}")
+    if target and _KILLED_BY_NCU not in log:
+        reasons.append(f"the target ended with status {target[1]} under ncu: {_last_lines(target_stderr)}")
+    if reasons:
+        return Failure(status.FAILED, "; ".join(reasons))
     if "No kernels were profiled" in log:
         return Failure(status.FAILED, NOTHING_PROFILED)
     if returncode != 0:
@@ -135,7 +136,10 @@ def explain(log: str, returncode: int, target_stderr: str) -> Failure | None:
 
 
 def unknown_metrics(log: str, asked: Iterable[str]) -> list[str]:
-    """Those of the metrics `asked` for that ncu's log says it doesn't know: one of them fails the whole run."""
+    """Those of the metrics `asked` for that ncu's log names as unknown or out of reach: one fails the whole run.
+
+    A name that ncu doesn't know with its suffix (imagined.sum) fails nothing: it is n/a in the report.
+    """
     named = set(_UNKNOWN_METRIC.findall(log))
     for found in _UNKNOWN_METRICS.findall(log):
         named.update(name.strip() for name in found.split(","))

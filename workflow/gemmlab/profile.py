@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +144,9 @@ def record(
             command = ncu.command(
                 program, target, report=report, log=log, metrics=asked, kernels=kernels, full=full
             )
+            started = time.monotonic()
             result = run_worker(command, limit_s, None)
+            print(f"{variant.name}: ncu took {time.monotonic() - started:.1f} s", file=sys.stderr)
             if result.timed_out:
                 return Failure(status.FAILED, f"ncu: {result.death}")
             # Before it opens its log file, ncu complains on its standard output.

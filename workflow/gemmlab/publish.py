@@ -13,6 +13,7 @@ import pandas as pd
 
 from gemmlab import figures
 from gemmlab.catalogue import Variant, load_catalogue, select
+from gemmlab.claims_report import claims_sections, read_claims_tables
 from gemmlab.errors import GemmlabError
 from gemmlab.files import read_json, write_text
 from gemmlab.report import FigureView, RecordedRun, Run, render_report, render_summary
@@ -44,7 +45,8 @@ def publish(
     """
     shape = _headline_shape(settings)
     environment = read_environment(results)
-    tables = build_tables(read_records(results, catalogue), shape, environment)
+    records = read_records(results, catalogue)
+    tables = build_tables(records, shape, environment)
     for name, rows in tables.items():
         write_table(results / "tables" / f"{name}.csv", rows, name)
     frames = {name: read_table(results / "tables" / f"{name}.csv", name) for name in TABLES}
@@ -56,6 +58,8 @@ def publish(
     recorded = [] if timed else read_recorded(published, catalogue, shape)
     if timed or not recorded:
         drawings += figures.timing_drawings(frames["timings"], catalogue, shape)
+        probes = {entry.variant.name: entry.probe for entry in records if entry.probe}
+        drawings.append(figures.roofline(tables["timings"], tables["counters"], probes, catalogue, shape))
     run = Run(
         results=results,
         headline_shape=shape,
@@ -65,6 +69,9 @@ def publish(
         environment=environment,
         figures=_views(drawings, folder),
         recorded=recorded,
+        sections=claims_sections(
+            read_claims_tables(results / "tables"), {run.label: run.claims for run in recorded if run.claims}
+        ),
         settings=settings,
     )
     write_text(results / "report.html", render_report(run))
@@ -92,6 +99,7 @@ def read_recorded(
                 folder=str(folder),
                 summary=rows_of(summary, "summary"),
                 headline_shape=_shape_of(summary, headline_shape),
+                claims=read_claims_tables(folder / "tables").get("claims", ()),
                 figures=_views(drawings, None),
             )
         )

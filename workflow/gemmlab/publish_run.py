@@ -26,7 +26,7 @@ from gemmlab.schema import read_table, validate, write_table
 from gemmlab.sources import inputs_digest
 from gemmlab.tables import Row, Shape, commit_text, joint_digest, read_environment, rows_of
 
-# The tables that are published and the columns that tell their rows apart. claims.csv only where a run has it.
+# The tables that are published and the columns that tell their rows apart.
 KEYS: dict[str, tuple[str, ...]] = {
     "summary": ("variant",),
     "timings": ("variant", "m", "n", "k", "cache"),
@@ -34,8 +34,14 @@ KEYS: dict[str, tuple[str, ...]] = {
     "broken": ("variant", "executor"),
     "counters": ("variant", "m", "n", "k", "counter"),
     "claims": ("claim",),
+    "contradictions": ("contradiction",),
+    "story": ("variant", "source"),
+    "article_a": ("step",),
+    "article_b": ("m",),
+    "article_c": ("variant", "m", "n", "k"),
 }
-OPTIONAL_TABLES = ("claims",)
+# What the stage claims writes: worked out from the other tables, so a row has no digest that the tree could repeat.
+OPTIONAL_TABLES = ("claims", "contradictions", "story", "article_a", "article_b", "article_c")
 README_FIGURES = ("ladder.svg", "speed_by_size.svg")
 # What a row must hold to count as measured; of other tables, a row that ran.
 _MEASURED = {"summary": "time_ms", "timings": "time_ms_median", "counters": "ncu"}
@@ -96,7 +102,8 @@ def publish_run(
         ]
         present = [row for row in old if present_digest(name, row) in (None, row["digest"])]
         merged[name] = merge(name, old, rows, present)
-        merged[name].sort(key=lambda row: list(catalogue).index(row["variant"]) if "variant" in row else 0)
+        if name not in OPTIONAL_TABLES:
+            merged[name].sort(key=lambda row: list(catalogue).index(row["variant"]))
     timed = [row for row in merged["timings"] if row["time_ms_median"] is not None]
     if not timed:
         raise GemmlabError(f"{results}/tables/timings.csv: no time to record; the column reason says why.")
@@ -173,7 +180,7 @@ def tree_digests(config: Mapping[str, Any], catalogue: Mapping[str, Variant]) ->
 
     def present_digest(table: str, row: Row) -> str | None:
         variant = catalogue.get(row.get("variant") or "")
-        if variant is None or table in ("summary", "claims"):
+        if variant is None or table in ("summary", *OPTIONAL_TABLES):
             return None
         if table in ("checks", "broken"):
             settings = {key: config["check"][key] for key in ("shapes", "repeated_shapes")}

@@ -70,6 +70,16 @@ class FigureView:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A section of tables, each with its caption, ready for the template."""
+
+    identity: str
+    title: str
+    text: str
+    views: Sequence[tuple[str, TableView]]
+
+
+@dataclass(frozen=True)
 class RecordedRun:
     """A run that lies under results/published, shown beside a run with no GPU."""
 
@@ -78,6 +88,7 @@ class RecordedRun:
     folder: str
     summary: Sequence[Row]
     headline_shape: Shape
+    claims: Sequence[Row] = ()
     figures: Sequence[FigureView] = ()
 
     @property
@@ -98,6 +109,7 @@ class Run:
     environment: Mapping[str, Any] | None = None
     figures: Sequence[FigureView] = ()
     recorded: Sequence[RecordedRun] = ()
+    sections: Sequence[Section] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -302,6 +314,7 @@ def _check_columns() -> list[Column]:
         Column("rounded", _whole("rounded_passed"), numeric=True),
         Column("same bits", _identical, numeric=True),
         Column("worst error / bound", _number("worst_fraction_of_bound", 3), numeric=True),
+        Column("differ from emulator", _whole("differs_from_emulator"), numeric=True),
         Column("findings", _whole("findings"), numeric=True),
         Column("status", lambda row: row["status"], kind="status"),
         Column("reason", lambda row: row["reason"] or row["first_finding"] or "", kind="text wide"),

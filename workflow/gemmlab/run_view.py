@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from gemmlab.tables import (
     Shape,
     VariantRecords,
     counter_name,
+    joint_digest,
     ranked_row,
     shape_text,
 )
@@ -89,6 +90,15 @@ class Run:
         if name not in self.catalogue:
             raise Missing(f"{name} is not in this run")
         return self.catalogue[name]
+
+    def digest(self, names: Iterable[str]) -> str | None:
+        """One digest over all records of these variants that the run has."""
+        digests: list[str | None] = []
+        for entry in (self.records[name] for name in names if name in self.records):
+            records = (entry.build, entry.count, entry.probe, *entry.checks.values())
+            digests += [record.get("digest") for record in records if record]
+            digests += [row.get("digest") for row in (*entry.bench, *entry.profile)]
+        return joint_digest(digests)
 
     def timing(self, name: str, shape: Shape, cache: str = "cold") -> Row:
         """The row of timings.csv that may be compared; Missing says why there is none."""
@@ -171,12 +181,13 @@ def _shape_of(row: Row) -> Shape | None:
 
 
 def number(value: float | str) -> str:
-    """A figure for people: three significant digits and never an exponent; a word as it is."""
+    """A figure for people: three significant digits, no trailing zeros and never an exponent; a word as it is."""
     if isinstance(value, str):
         return value
-    if value == 0 or float(value).is_integer():
+    if value == 0 or float(value).is_integer() or abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:,.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+    text = f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def as_shape(shape: int | Sequence[int]) -> Shape:

@@ -1,4 +1,4 @@
-"""Stage sanitize: compute-sanitizer's four tools on one variant at a small odd shape.
+"""Stage sanitize: compute-sanitizer's four tools on one variant at a small odd shape, side by side.
 
 For a kernel any error fails the stage. For a broken kernel errors are what we look for: `ok` says that the tools ran,
 and how many errors each found is data.
@@ -20,9 +20,10 @@ from gemmlab.catalogue import Variant, load_catalogue
 from gemmlab.errors import GemmlabError
 from gemmlab.files import read_json, sha256_file, write_json
 from gemmlab.problem import Problem
+from gemmlab.process import run_process
 from gemmlab.schema import validate
 from gemmlab.sources import inputs_digest
-from gemmlab.worker import run_worker
+from gemmlab.worker import WorkerResult, run_workers
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # What compute-sanitizer returns when a target that ended well had errors.
@@ -30,6 +31,10 @@ ERROR_STATUS = 86
 TIME_LIMIT_S = 120.0
 _PRINT_LIMIT = 10
 _CONNECT_TIMEOUT_S = 60
+_PORTS = 64
+_HELP_TIMEOUT_S = 20
+# Newer than 2025.3: without it initcheck looks at global memory alone.
+_ADDRESS_SPACE = "--initcheck-address-space"
 # memcheck, racecheck and synccheck also see the reading of C; initcheck sees whether beta = 0 reads it.
 _BETA = 0.5
 
@@ -41,6 +46,10 @@ _UNSUPPORTED = re.compile(r"device not supported|no supported (?:gpu|device)", r
 _LINE = re.compile(r"^={8,}( *)(.*?)\s*$")
 _NOT_A_FINDING = ("COMPUTE-SANITIZER", "Target application", "Program hit", "Process ")
 _DETAILS = 4
+# Offsets in the machine code say nothing beside a line of the source, and addresses differ in every run.
+_OFFSET = re.compile(r"\+0x[0-9a-f]+(?= in )")
+_ADDRESS = re.compile(r"(?: (?:at|to))? 0x[0-9a-f]+")
+_HAZARDS = re.compile(r" \[[\d,]+ hazards?\]")
 
 
 @dataclass(frozen=True)
@@ -63,26 +72,31 @@ def parse_report(text: str) -> Report:
 
 def _first_finding(text: str) -> str | None:
     """The first finding: its headline and the indented lines below that say where."""
-    words: list[str] = []
+    headline = None
+    details: list[str] = []
     for line in text.splitlines():
         found = _LINE.match(line)
         if not found:
             continue
         indent, content = len(found[1]), found[2]
-        if not words:
-            headline = indent <= 1 and content and "SUMMARY:" not in content
-            if headline and not content.startswith(_NOT_A_FINDING):
-                words.append(content)
-        elif not content or indent <= 1 or "backtrace" in content or len(words) > _DETAILS:
+        if headline is None:
+            first = indent <= 1 and content and "SUMMARY:" not in content
+            if first and not content.startswith(_NOT_A_FINDING):
+                headline = _plain(re.sub(r"^(Error|Warning|ERROR|WARN): ", "", content))
+        elif not content or indent <= 1 or "backtrace" in content:
             break
-        else:
-            words.append(content)
-    if not words:
+        elif content.startswith("Address "):
+            continue
+        elif (detail := _plain(content)) not in details:
+            # Of a race each machine instruction is told, of which a line of the source has many.
+            details.append(detail)
+    if headline is None:
         return None
-    text = ", ".join([re.sub(r"^(Error|Warning|ERROR|WARN): ", "", words[0]), *words[1:]])
-    # Offsets in the machine code say nothing beside a line of the source, and addresses differ in every run.
-    text = re.sub(r"\+0x[0-9a-f]+(?= in )|(?: at)? 0x[0-9a-f]{6,}", "", text)
-    return text.replace(", and ", " and ")
+    return ", ".join([headline, *details[:_DETAILS]]).replace(", and ", " and ")
+
+
+def _plain(content: str) -> str:
+    return _HAZARDS.sub("", _ADDRESS.sub("", _OFFSET.sub("", content)))
 
 
 def problem_for(variant: Variant, beta: float = 0.0) -> Problem:
@@ -105,14 +119,31 @@ def problem_for(variant: Variant, beta: float = 0.0) -> Problem:
     )
 
 
-def run_tool(
-    program: Path, tool: str, target: Sequence[str], time_limit_s: float = TIME_LIMIT_S
-) -> dict[str, Any]:
-    """Run one tool over `target`: its errors (None if they aren't known, with a reason) and the first in words."""
+def run_tools(
+    program: Path, targets: Mapping[str, Sequence[str]], time_limit_s: float = TIME_LIMIT_S
+) -> dict[str, dict[str, Any]]:
+    """Run each tool over its target, all side by side.
+
+    Args:
+        program: compute-sanitizer.
+        targets: by tool, the command that it looks into.
+        time_limit_s: limit in seconds.
+
+    Returns:
+        By tool its errors (None if they aren't known, with a reason) and the first in words.
+    """
+    shared = _ADDRESS_SPACE in run_process([program, "--help"], timeout_s=_HELP_TIMEOUT_S).output
     with tempfile.TemporaryDirectory(prefix="gemmlab-sanitize-") as folder:
-        log = Path(folder) / "log"
-        result = run_worker([*tool_command(program, tool, log), *target], time_limit_s, None)
-        said = "\n".join([log.read_text(errors="replace") if log.is_file() else "", result.stdout_tail])
+        logs = {tool: Path(folder) / tool for tool in targets}
+        commands = [
+            [*tool_command(program, tool, logs[tool], shared), *target] for tool, target in targets.items()
+        ]
+        results = run_workers(commands, time_limit_s)
+        return {tool: _tool_result(result, logs[tool]) for tool, result in zip(targets, results, strict=True)}
+
+
+def _tool_result(result: WorkerResult, log: Path) -> dict[str, Any]:
+    said = "\n".join([log.read_text(errors="replace") if log.is_file() else "", result.stdout_tail])
     report = parse_report(said)
     reason = None
     if result.timed_out:
@@ -129,14 +160,21 @@ def run_tool(
     return {"errors": report.errors, "first": report.first if report.errors else None, "reason": None}
 
 
-def tool_command(program: Path, tool: str, log: Path) -> list[str]:
-    """compute-sanitizer and its options for `tool`; the target comes after."""
+def tool_command(program: Path, tool: str, log: Path, shared: bool) -> list[str]:
+    """compute-sanitizer and its options for `tool`; the target comes after.
+
+    `shared` says that this release's initcheck can look at shared memory too.
+    """
     command = [str(program), "--tool", tool, "--error-exitcode", str(ERROR_STATUS), "--log-file", str(log)]
     command += ["--print-limit", str(_PRINT_LIMIT), "--launch-timeout", str(_CONNECT_TIMEOUT_S)]
-    command += ["--check-exit-code", "no"]
+    command += ["--check-exit-code", "no", "--show-backtrace", "device"]
+    # Each instance takes a port of its own, by default among ten.
+    command += ["--max-connections", str(_PORTS)]
     if tool == "memcheck":
         # CuPy asks the driver for what it may not have; only what kernels do is looked for.
         command += ["--report-api-errors", "no"]
+    if tool == "initcheck" and shared:
+        command += [_ADDRESS_SPACE, "all"]
     return command
 
 
@@ -189,18 +227,20 @@ def sanitize_variant(variant: Variant, build: Path, settings: Mapping[str, Any])
         reason = "compute-sanitizer is not installed: it comes with the CUDA toolkit, or put yours on PATH"
         return record | {"status": status.UNAVAILABLE, "reason": reason}
     record["problem"] = str(problem_for(variant, _BETA))
+    targets = {}
     for tool in TOOLS:
         beta = 0.0 if tool == "initcheck" else _BETA
         problem = problem_for(variant, beta)
-        target = launch_once.command(
+        targets[tool] = launch_once.command(
             variant.name,
             [(problem.m, problem.n, problem.k)],
             cubin=cubin,
             warmup=0,
             seed=settings["seed"],
             beta=beta,
+            share=True,
         )
-        record["tools"][tool] = run_tool(program, tool, target)
+    record["tools"] = run_tools(program, targets)
     record["status"], record["reason"] = judge(variant.kind, record["tools"])
     return record
 

@@ -15,6 +15,7 @@ from gemmlab import status
 from gemmlab.catalogue import BASELINES, Variant
 from gemmlab.errors import GemmlabError
 from gemmlab.files import read_json, sha256_of
+from gemmlab.limiter import find_limiter, launch_metrics
 from gemmlab.schema import read_table, schema_path, validate
 
 Record = dict[str, Any]
@@ -38,14 +39,6 @@ _CAUGHT_BY_TEST = {
     "nonfinite": "nonfinite",
     "refusal": "refusal",
 }
-# Nsight Compute's "speed of light" throughputs, and what is said to limit a kernel when one is the highest.
-_THROUGHPUTS = {
-    "sm__throughput.": "SM",
-    "l1tex__throughput.": "L1 and shared memory",
-    "lts__throughput.": "L2",
-    "dram__throughput.": "DRAM",
-}
-_LATENCY_BELOW_PERCENT = 60.0
 _DURATION = "gpu__time_duration.sum"
 
 
@@ -58,6 +51,7 @@ class VariantRecords:
     checks: Mapping[str, Record] = field(default_factory=dict)
     count: Record | None = None
     sanitize: Record | None = None
+    probe: Record | None = None
     bench: Sequence[Row] = ()
     profile: Sequence[Row] = ()
 
@@ -89,9 +83,15 @@ def read_variant(results: Path, variant: Variant) -> VariantRecords:
         checks={executor: record for executor, record in checks.items() if record is not None},
         count=_read_record(results / "count" / f"{name}.json", "count"),
         sanitize=_read_record(results / "sanitize" / f"{name}.json", "sanitize"),
+        probe=_read_record(results / "probe" / f"{name}.json", "probe"),
         bench=_read_rows(results / "bench" / f"{name}.csv", "timings"),
         profile=_read_rows(results / "profile" / f"{name}.csv", "profile"),
     )
+
+
+def read_refusals(results: Path) -> Record | None:
+    """What the driver refused (gemmlab.refusals), or None where nobody asked it."""
+    return _read_record(results / "probe" / "refusals.json", "probe")
 
 
 def read_environment(results: Path) -> Record | None:
@@ -232,12 +232,23 @@ def _check_row(entry: VariantRecords, executor: str, record: Record) -> Row:
         "repeats_identical": record.get("repeats_identical"),
         "repeats": record.get("repeats"),
         "worst_fraction_of_bound": record.get("worst_fraction_of_bound"),
+        "differs_from_emulator": _differing_problems(entry) if executor == "cuda" else None,
         "findings": len(findings),
         "first_finding": _describe_finding(findings[0]) if findings else None,
         "status": status.UNAVAILABLE if stale else record["status"],
         "reason": stale or record["reason"],
         "digest": record.get("digest"),
     }
+
+
+def _differing_problems(entry: VariantRecords) -> int | None:
+    """In how many problems the two executors' results differ in any bit; None where they can't be compared."""
+    records = [entry.checks.get(executor) or {} for executor in ("cuda", "emulator")]
+    ours, theirs = (record.get("output_digests") or [] for record in records)
+    same_problems = records[0].get("seed") == records[1].get("seed") and len(ours) == len(theirs) > 0
+    if not same_problems or any(_other_build(entry.build, record) for record in records):
+        return None
+    return sum(a != b for a, b in zip(ours, theirs, strict=True) if a and b)
 
 
 def _other_build(build: Record | None, record: Record) -> str | None:
@@ -618,7 +629,7 @@ def failed_stages(
         if bad:
             more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
             found[stage] = f"{bad[0]['reason']}{more}"
-    for stage, record in (("count", entry.count), ("sanitize", entry.sanitize)):
+    for stage, record in (("count", entry.count), ("sanitize", entry.sanitize), ("probe", entry.probe)):
         if record and record["status"] == status.FAILED:
             found[stage] = record["reason"]
     return [(stage, reason or "no reason given") for stage, reason in found.items()]
@@ -690,28 +701,9 @@ def resources(build: Record | None) -> Row:
 
 
 def limiter(profile: Sequence[Row], shape: Shape) -> str | None:
-    """What keeps the longest launch at `shape` from being faster, or None without a profile of it.
-
-    The highest of Nsight Compute's throughputs of SM, L1, L2 and DRAM; where none reaches 60 % of its peak, latency
-    (the threshold of Nsight Compute's own speed-of-light rule).
-    """
-    here = [row for row in profile if _shape_of(row) == shape]
-    if not here:
-        return None
-    launch = _longest_launch(here)
-    highest: tuple[float, str] | None = None
-    for row in here:
-        name = next((text for prefix, text in _THROUGHPUTS.items() if row["metric"].startswith(prefix)), None)
-        if name and row.get("launch") == launch and row.get("value") is not None:
-            highest = max(highest or (0.0, ""), (row["value"], name))
-    if highest is None:
-        return None
-    percent, name = highest
-    return (
-        f"{name} ({percent:.0f} %)"
-        if percent >= _LATENCY_BELOW_PERCENT
-        else f"latency ({name} {percent:.0f} %)"
-    )
+    """What keeps the longest launch at `shape` from being faster (gemmlab.limiter), or None without a profile of it."""
+    found = find_limiter(launch_metrics(profile, shape))
+    return str(found) if found else None
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -12,6 +12,8 @@ def own_results(wildcards):
         files += [f"{RESULTS}/bench/{variant}.csv", f"{RESULTS}/profile/{variant}.csv"]
     if variant in SANITIZED:
         files.append(f"{RESULTS}/sanitize/{variant}.json")
+    if variant in PROBES:
+        files.append(f"{RESULTS}/probe/{variant}.json")
     return files
 
 

@@ -10,7 +10,8 @@ def all_results(wildcards):
     files += [f"{RESULTS}/count/{variant}.json" for variant in CHECKED]
     files += [f"{RESULTS}/{stage}/{variant}.csv" for stage in ("bench", "profile") for variant in TIMED]
     files += [f"{RESULTS}/sanitize/{variant}.json" for variant in SANITIZED]
-    return files
+    files += [f"{RESULTS}/probe/{variant}.json" for variant in PROBES]
+    return files + REFUSALS
 
 
 def recorded_runs(wildcards):
@@ -38,6 +39,7 @@ rule publish:
         summary=f"{RESULTS}/summary.md",
     input:
         all_results,
+        rules.claims.output,
         recorded_runs,
         presentation,
         modules("publish"),

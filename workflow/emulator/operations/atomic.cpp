@@ -114,7 +114,7 @@ template <class T, class Operation>
 void update_shared(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* addresses) {
     uint32_t narrow[kLanes];
     narrow_addresses(addresses, narrow);
-    const uint32_t good = check_shared(warp, instruction, active, narrow, sizeof(T), "updates");
+    const uint32_t good = check_shared(warp, instruction, active, narrow, sizeof(T), sizeof(T), "updates");
     if (good == 0) return;
     if (warp.block->launch->find)
         warp.block->shared_check.strong(warp, instruction, narrow, good, sizeof(T), true);
@@ -123,7 +123,7 @@ void update_shared(Warp& warp, const Instruction& instruction, uint32_t active, 
 
 template <class T, class Operation>
 void update_global(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* addresses) {
-    for_each_buffer(warp, instruction, active, addresses, sizeof(T), "updates",
+    for_each_buffer(warp, instruction, active, addresses, sizeof(T), sizeof(T), "updates",
                     [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t) {
                         if (good == 0) return;
                         if (warp.block->launch->find)

@@ -122,7 +122,7 @@ void load_global(Warp& warp, const Instruction& instruction, uint32_t active, co
     const uint32_t bytes = instruction.bytes();
     const bool constant = instruction.space == Space::Constant;
     if (launch.counters != nullptr && !constant) count_global(warp, instruction, active, addresses);
-    for_each_buffer(warp, instruction, active, addresses, bytes, "reads",
+    for_each_buffer(warp, instruction, active, addresses, bytes, bytes, "reads",
                     [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t all) {
                         deliver_junk(warp, instruction, all & ~good);
                         if (good == 0) return;
@@ -143,7 +143,7 @@ void store_global(Warp& warp, const Instruction& instruction, uint32_t active, c
     if (launch.counters != nullptr) count_global(warp, instruction, active, addresses);
     Staged staged;
     stage(warp, instruction, active, staged);
-    for_each_buffer(warp, instruction, active, addresses, bytes, "writes",
+    for_each_buffer(warp, instruction, active, addresses, bytes, bytes, "writes",
                     [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t) {
                         if (good == 0) return;
                         if (launch.counters != nullptr)
@@ -186,7 +186,7 @@ void load_shared(Warp& warp, const Instruction& instruction, uint32_t active, co
     narrow_addresses(wide_addresses, addresses);
     if (launch.counters != nullptr) count_shared(warp, instruction, active, addresses);
     const uint32_t bytes = instruction.bytes();
-    const uint32_t good = check_shared(warp, instruction, active, addresses, bytes, "reads");
+    const uint32_t good = check_shared(warp, instruction, active, addresses, bytes, bytes, "reads");
     deliver_junk(warp, instruction, active & ~good);
     if (good == 0) return;
     if (launch.find) {
@@ -204,7 +204,7 @@ void store_shared(Warp& warp, const Instruction& instruction, uint32_t active, c
     narrow_addresses(wide_addresses, addresses);
     if (launch.counters != nullptr) count_shared(warp, instruction, active, addresses);
     const uint32_t bytes = instruction.bytes();
-    const uint32_t good = check_shared(warp, instruction, active, addresses, bytes, "writes");
+    const uint32_t good = check_shared(warp, instruction, active, addresses, bytes, bytes, "writes");
     Staged staged;
     stage(warp, instruction, good, staged);
     const bool strong = (instruction.option[1] & kStrong) != 0;

@@ -87,8 +87,9 @@ class PreparedLaunches:
 class CudaExecutor:
     """A variant's cubin on the GPU.
 
-    The process keeps the GPU to itself from here on (gemmlab.timing.lock). Nothing here needs NVRTC: no array
-    operation of CuPy's is used, only its memory, modules and streams.
+    The process holds the GPU from here on, shared with others that check; whoever times or profiles takes it for
+    itself before (gemmlab.timing.lock). Nothing here needs NVRTC: no array operation of CuPy's is used, only its
+    memory, modules and streams.
     """
 
     name = "cuda"
@@ -113,7 +114,7 @@ class CudaExecutor:
         self._entries = entry_names(content)
         uuid = driver.device_uuid(device)
         if uuid:
-            hold_gpu(uuid)
+            hold_gpu(uuid, shared=True)
         self._cupy.cuda.Device(device).use()
         self._module = self._cupy.RawModule(path=str(cubin))
         self._kernels: dict[str, Any] = {}

@@ -35,14 +35,14 @@ _SUSTAINED_S = 0.25
 _FIRST_LAUNCHES = 4
 
 
-def zeros(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Zeros, float32 of `shape`."""
-    return np.zeros(shape, dtype=np.float32)
+def zeros(generator: np.random.Generator, count: int) -> np.ndarray:
+    """`count` zeros, float32."""
+    return np.zeros(count, dtype=np.float32)
 
 
-def ones(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Ones, float32 of `shape`."""
-    return np.ones(shape, dtype=np.float32)
+def ones(generator: np.random.Generator, count: int) -> np.ndarray:
+    """`count` ones, float32."""
+    return np.ones(count, dtype=np.float32)
 
 
 FILLS: dict[str, Fill] = {"zeros": zeros, "ones": ones, "uniform": uniform}

@@ -2,7 +2,8 @@
 
 | flag | meaning |
 |---|---|
-| throttled | the card said that it slowed down, or its SM clock beside a block was over 5 % below the highest |
+| throttled | the card gave a reason for slowing down beside a block: power, temperature or a hardware brake |
+| low_clock | the SM clock of a block was over 5 % below the highest, whether the card said why or not |
 | drift | the times rise or fall by over 5 % from the first sample to the last (Theil-Sen slope) |
 | noisy | the ratio's interval reaches over 1 % (3 % for small problems), or a sample took over twice the median |
 | implausible | faster than the device's peak: not ranked |
@@ -29,12 +30,13 @@ _NARROW, _NARROW_SMALL = 0.01, 0.03
 _LARGE_FMAS = 2048**3
 
 
-def throttled(
-    reasons: Iterable[int | None], clocks_mhz: Iterable[float | None], highest_clock_mhz: float | None
-) -> bool:
-    """Whether the card slowed down: by NVML's reasons or by a clock over 5 % below the highest (MHz)."""
-    if any(slowing(reason) for reason in reasons):
-        return True
+def throttled(reasons: Iterable[int | None]) -> bool:
+    """Whether NVML gave a reason that slows the card down; a clock that still rises from idle has none."""
+    return any(slowing(reason) for reason in reasons)
+
+
+def low_clock(clocks_mhz: Iterable[float | None], highest_clock_mhz: float | None) -> bool:
+    """Whether a block's SM clock was over 5 % below the highest (both MHz); unknown clocks blame nothing."""
     known = [clock for clock in clocks_mhz if clock is not None]
     return bool(known and highest_clock_mhz and min(known) < (1 - _CLOCK_DROP) * highest_clock_mhz)
 
@@ -47,9 +49,8 @@ def drift(times_ms: Sequence[float] | np.ndarray) -> bool:
     times = np.asarray(times_ms, dtype=float)
     if times.size < _DRIFT_LEAST_SAMPLES:
         return False
-    from scipy.stats import theilslopes
-
-    slope = theilslopes(times).slope
+    first, second = np.triu_indices(times.size, k=1)
+    slope = np.median((times[second] - times[first]) / (second - first))
     return bool(abs(slope) * (times.size - 1) > _DRIFT * np.median(times))
 
 

@@ -18,15 +18,18 @@ from gemmlab.problem import Problem
 from gemmlab.timing.baselines import best, kernel_names
 from gemmlab.timing.device import Device
 from gemmlab.timing.hot import Launchable, capture
-from gemmlab.timing.settings import LONG_MS, Settings, Shape
+from gemmlab.timing.settings import Settings, Shape
 from gemmlab.timing.verify import Product
 
-Fill = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+# Random elements drawn; larger matrices repeat them. A prime, so that no two rows of a matrix are alike.
+_DRAWN = 1_048_583
+
+Fill = Callable[[np.random.Generator, int], np.ndarray]
 
 
-def uniform(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Reals uniform in [-1, 1], float32 of `shape`."""
-    values = generator.random(shape, dtype=np.float32)
+def uniform(generator: np.random.Generator, count: int) -> np.ndarray:
+    """`count` reals uniform in [-1, 1], float32."""
+    values = generator.random(count, dtype=np.float32)
     values *= 2
     values -= 1
     return values
@@ -109,8 +112,12 @@ def prepare_shape(
 
 def _inputs(variant: Variant, problem: Problem, seed: int, fill: Fill) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng([seed, problem.m, problem.n, problem.k, 3])
-    a, b = (fill(generator, shape) for shape in ((problem.m, problem.k), problem.b_shape))
-    return from_float(a, variant.input_type), from_float(b, variant.input_type)
+
+    def matrix(rows: int, columns: int) -> np.ndarray:
+        drawn = from_float(fill(generator, min(rows * columns, _DRAWN)), variant.input_type)
+        return np.resize(drawn, (rows, columns))
+
+    return matrix(problem.m, problem.k), matrix(*problem.b_shape)
 
 
 def _buffers(
@@ -145,17 +152,15 @@ def _add_side(
     product: Product,
     settings: Settings,
 ) -> None:
-    """Make one side launchable, run it once, verify its result and take its time roughly.
+    """Make one side launchable, take its time roughly and verify its last result.
 
     `side` is what computes; element types are those of `variant`, so that both sides do the same work.
     """
     launchable = _launchable(device, side, variant, ready, output)
-    first_ms = device.first_ms(launchable, side.name)
-    if first_ms > settings.skip_over_ms and not settings.full:
-        raise NotTimed(
-            status.SKIPPED,
-            f"a launch of {side.name} takes {first_ms:.0f} ms, over {settings.skip_over_ms:g} ms: preset full times it",
-        )
+    launch_ms = device.pilot_ms(launchable, side.name)
+    if launch_ms > settings.skip_over_ms and not settings.full:
+        slow = f"a launch of {side.name} takes {launch_ms:.0f} ms, over {settings.skip_over_ms:g} ms"
+        raise NotTimed(status.SKIPPED, f"{slow}: preset full times it")
     result = np.empty((ready.problem.m, ready.problem.n), dtype=STORAGE[variant.output_type])
     with device_faults(device.cupy, f"copying the result of {side.name}"):
         ready.buffers[output].download(result)
@@ -163,7 +168,7 @@ def _add_side(
     if fault:
         raise NotTimed(status.FAILED, f"wrong result of {side.name}, so not timed: {fault}")
     ready.launchables[role] = launchable
-    ready.launch_ms[role] = first_ms if first_ms > LONG_MS else device.pilot_ms(launchable, side.name)
+    ready.launch_ms[role] = launch_ms
 
 
 def _launchable(
@@ -180,7 +185,6 @@ def _launchable(
 
     def pilot(matmul: Launchable) -> float:
         try:
-            device.first_ms(matmul, side.name)
             return device.pilot_ms(matmul, side.name)
         except NotLaunchable:
             # The heuristics may offer what the library then refuses.

@@ -38,8 +38,9 @@ from gemmlab.timing.telemetry import Reading
 
 Row = dict[str, Any]
 
-# Clocks need some time at work to rise; launches go on at least this long before the first block.
-_SETTLING_S = 0.1
+# Launches go on this long before the first block, for clocks to rise and NVML to see the card at work: it looks about
+# every tenth of a second.
+_SETTLING_S = 0.15
 
 SAMPLE_COLUMNS = (
     *("variant", "m", "n", "k", "cache", "block", "position", "role", "sample", "time_ms", "launches"),
@@ -99,7 +100,7 @@ def measure_variant(
                 samples += session.samples(entry, cache, own)
             rows += [
                 common | _shape(entry.shape) | {"cache": cache} | _too_long(entry)
-                for entry in ready
+                for entry in session.wanted(cache, ready)
                 if entry not in timed
             ]
     except Unavailable as error:
@@ -161,9 +162,14 @@ class _Session:
         self._phase("prepare")
         return ready
 
+    def wanted(self, cache: str, ready: Sequence[ReadyShape]) -> list[ReadyShape]:
+        """Those of `ready` that the preset times with this cache."""
+        return [entry for entry in ready if cache in self.settings.caches_at(entry.shape)]
+
     def measure(self, cache: str, ready: Sequence[ReadyShape]) -> tuple[list[ReadyShape], list[Measurement]]:
         """The shapes that are timed with this cache and their measurements, whose steps number these shapes."""
-        timed = [entry for entry in ready if cache == "cold" or max(entry.launch_ms.values()) <= LONG_MS]
+        wanted = self.wanted(cache, ready)
+        timed = [entry for entry in wanted if cache == "cold" or max(entry.launch_ms.values()) <= LONG_MS]
         with device_faults(self.device.cupy, f"timing {self.variant.name}"):
             self._settle(timed)
             measurements = self._hot(timed) if cache == "hot" else self._cold(timed)
@@ -213,8 +219,7 @@ class _Session:
     def _plan(self, entry: ReadyShape, repeats: int, sample_ms: Callable[[str], float]) -> ShapePlan:
         endless = entry.launch_ms["variant"] > self.settings.skip_over_ms
         samples = {
-            role: samples_for(sample_ms(role), repeats, self.settings.block_ms, LONG_MS)
-            for role in entry.launchables
+            role: samples_for(sample_ms(role), repeats, self.settings.block_ms) for role in entry.launchables
         }
         return ShapePlan(
             blocks=min(BLOCKS_OF_ENDLESS, self.settings.present_blocks)
@@ -306,11 +311,8 @@ def _flags(
 ) -> list[str]:
     readings = [m.reading for m in measurements]
     tests = {
-        "throttled": flags.throttled(
-            [reading.throttle_reasons for reading in readings],
-            [reading.sm_clock_mhz for reading in readings],
-            session.highest_clock_mhz,
-        ),
+        "throttled": flags.throttled(reading.throttle_reasons for reading in readings),
+        "low_clock": flags.low_clock(map(_clock_mhz, measurements), session.highest_clock_mhz),
         "drift": flags.drift(samples),
         "noisy": flags.noisy(
             samples,
@@ -325,6 +327,13 @@ def _flags(
         "no_warmup": flags.no_warmup(session.settings.warmup),
     }
     return [name for name, raised in tests.items() if raised]
+
+
+def _clock_mhz(measurement: Measurement) -> float | None:
+    """The SM clock of a measurement: NVBench's own where it has one, since NVML's is of a moment before."""
+    if measurement.clocks_mhz is None:
+        return measurement.reading.working_clock_mhz
+    return _median(clock for clock in measurement.clocks_mhz if math.isfinite(clock))
 
 
 def _median(values: Any) -> float | None:

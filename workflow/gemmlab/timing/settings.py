@@ -11,7 +11,7 @@ from gemmlab.errors import GemmlabError
 
 Shape = tuple[int, int, int]
 
-# A launch over LONG_MS gets one sample a block and no hot timing: caches decide nothing there.
+# A launch over LONG_MS isn't timed hot, since caches decide nothing there, and keeps no clock up before the blocks.
 LONG_MS = 50.0
 # A launch over skip_over_ms, which only preset full times, gets this many blocks.
 BLOCKS_OF_ENDLESS = 3
@@ -33,6 +33,7 @@ class Settings:
     block_ms: float
     caches: tuple[str, ...]
     sizes: tuple[int, ...]
+    hot_sizes: tuple[int, ...]
     full_sizes: tuple[int, ...]
     full_shapes: tuple[Shape, ...]
     skip_over_ms: float
@@ -59,6 +60,7 @@ class Settings:
                 block_ms=merged["block_ms"],
                 caches=tuple(merged["caches"]),
                 sizes=tuple(merged["sizes"]),
+                hot_sizes=tuple(merged["hot_sizes"]),
                 full_sizes=tuple(merged["full_sizes"]),
                 full_shapes=tuple(_shape(shape) for shape in merged["full_shapes"]),
                 skip_over_ms=merged["skip_over_ms"],
@@ -89,6 +91,12 @@ class Settings:
             chosen += [(edge, edge, edge) for edge in self.full_sizes]
             chosen += self.full_shapes
         return list(dict.fromkeys([*chosen, self.headline_shape, *variant.bench_shapes]))
+
+    def caches_at(self, shape: Shape) -> tuple[str, ...]:
+        """How `shape` is timed: cold, hot or both. Standard times some squares and the headline hot, full all."""
+        edge = shape[0]
+        hot = self.full or shape == self.headline_shape or (edge in self.hot_sizes and shape == (edge,) * 3)
+        return tuple(cache for cache in self.caches if cache == "cold" or hot)
 
     def slices(self, variant: Variant) -> list[list[Shape]]:
         """The shapes cut into what one process measures: all at once in standard, 6 at a time in full."""

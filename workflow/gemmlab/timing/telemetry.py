@@ -11,19 +11,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-# Bits of nvmlClocksEventReason* that are no reason for concern: idle, a clock that somebody set, a display.
-_HARMLESS_REASONS = 0x001 | 0x002 | 0x010 | 0x100
+_IDLE = 0x001
+# Bits of nvmlClocksEventReason* that are no reason for concern: idle, a clock that somebody set, a group of cards that
+# keep one clock, a display.
+_HARMLESS_REASONS = _IDLE | 0x002 | 0x010 | 0x100
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The card at one moment; None where NVML has no answer. Power is NVML's average over the last second."""
+    """The card at one moment; None where NVML has no answer.
+
+    NVML refreshes clock and reasons about every tenth of a second (H200, driver 580), so that a reading tells of a
+    moment up to that long ago; power is its average over the last second.
+    """
 
     sm_clock_mhz: int | None = None
     power_w: float | None = None
     temperature_c: int | None = None
     throttle_reasons: int | None = None
     processes: frozenset[int] = frozenset()
+
+    @property
+    def working_clock_mhz(self) -> int | None:
+        """The SM clock if the card was at work when NVML looked: an idle card's clock says nothing about a block."""
+        return None if (self.throttle_reasons or 0) & _IDLE else self.sm_clock_mhz
 
 
 def slowing(reasons: int | None) -> int:

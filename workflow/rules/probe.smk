@@ -1,0 +1,46 @@
+# probe: what the catalogue's probes measure of the GPU, and what its driver refuses. Only where there is a GPU.
+PROBES = [name for name in COMPILED if CATALOGUE[name].kind == "probe"] if TARGET.has_gpu else []
+REFUSALS = [f"{RESULTS}/probe/refusals.json"] if TARGET.has_gpu else []
+
+if TARGET.has_gpu:
+
+    rule probe:
+        output:
+            f"{RESULTS}/probe/{{variant}}.json",
+        input:
+            kernel_files,
+            modules("probe"),
+            build=rules.compile.output.record,
+        wildcard_constraints:
+            variant="(?!refusals$)[A-Za-z][A-Za-z0-9_]*",
+        log:
+            f"{RESULTS}/logs/probe/{{variant}}.log",
+        conda:
+            "../../environment.yml"
+        # All cores of the run, so that no compiler runs beside a measurement.
+        threads: workflow.cores or 1
+        params:
+            device=TARGET.fingerprint,
+            entry=entry_text,
+        resources:
+            gpu=1,
+        shell:
+            "python3 -m gemmlab probe --variant {wildcards.variant:q} --build {input.build:q} --output {output:q}"
+            " 2>&1 | tee {log:q}"
+
+    rule refusals:
+        output:
+            REFUSALS,
+        input:
+            modules("refusals"),
+        log:
+            f"{RESULTS}/logs/probe/refusals.log",
+        conda:
+            "../../environment.yml"
+        params:
+            device=TARGET.fingerprint,
+            nvcc=config["nvcc"],
+        resources:
+            gpu=1,
+        shell:
+            "python3 -m gemmlab refusals --nvcc {params.nvcc:q} --output {output:q} 2>&1 | tee {log:q}"
