@@ -1,8 +1,9 @@
 // Idea: every block reads as fast as it can, from global and then from shared memory, and
 //       divides its bytes by its cycles. Added over the blocks this is the device's rate in
 //       bytes for each cycle.
-// Launch: two blocks of 1024 threads for each SM, all resident; the buffer is much larger than
-//         L2.
+// Launch: one block of 1024 threads for each SM; the buffer is much larger than L2. Two blocks
+//         on an SM would take turns, each with a rate of its own that the other lacks, and
+//         their sum would be more than the SM has.
 // Result: global_rate[block], shared_rate[block] in bytes for each cycle.
 // From: article B, claim B4: the ratio of the two needs no clock rate.
 

@@ -1,7 +1,7 @@
 // Idea: every block does multiply-adds as fast as it can and divides their number by its cycles.
 //       Added over the blocks this is the device's rate in multiply-adds for each cycle.
-// Launch: two blocks of 1024 threads for each SM, all resident. Each thread has 8 sums that don't
-//         wait for each other.
+// Launch: one block of 1024 threads for each SM, as in 91_bandwidth.cu. Each thread has 8 sums
+//         that don't wait for each other.
 // Result: rate[block] in multiply-adds for each cycle.
 // From: article A, claim A4: over the rate of 91_bandwidth.cu this is the ridge of the roofline,
 //       and it needs no clock rate.

@@ -79,7 +79,7 @@ def test_a_run_with_times_of_its_own_shows_no_recorded_one(tmp_path, monkeypatch
     catalogue = cases.write_small_run(tmp_path / "gpu", gpu=True)
     run = publish.publish(tmp_path / "gpu", tmp_path / "published", catalogue, SETTINGS)
     assert run.recorded == []
-    assert [view.title for view in run.figures] == ["The ladder"]
+    assert [view.title for view in run.figures] == ["The ladder", "Roofline at 4096^3, FP32"]
     assert labels == [""]
 
 

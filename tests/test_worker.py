@@ -128,7 +128,7 @@ def test_a_fork_that_ends_well_leaves_its_files_and_its_words(tmp_path: Path) ->
 
     result = run_forked(task, 20)
     assert (result.returncode, result.timed_out, result.death) == (0, False, None)
-    assert result.stderr_tail == "out\nerr\n"
+    assert (result.stdout_tail, result.stderr_tail) == ("out\n", "err\n")
     assert int((tmp_path / "answer").read_text()) != os.getpgrp()
 
 

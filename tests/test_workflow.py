@@ -66,7 +66,7 @@ def checkout(tmp_path_factory):
 def test_run_publishes_everything(checkout):
     results = checkout.folder / RESULTS
     tables = {path.name for path in (results / "tables").glob("*.csv")}
-    assert tables >= {"summary.csv", "checks.csv", "broken.csv", "counters.csv", "timings.csv"}
+    assert tables >= {"summary.csv", "checks.csv", "broken.csv", "counters.csv", "timings.csv", "claims.csv"}
     assert (results / "report.html").stat().st_size > 10_000
     assert (results / "gate" / "all").is_file()
     caught = (results / "tables" / "broken.csv").read_text()

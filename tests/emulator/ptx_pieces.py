@@ -34,7 +34,9 @@ def entry(parameters: str, body: str, *, name: str = "kernel", module: str = "",
     )
 
 
-def launch(*arguments, name: str = "kernel", grid=(1, 1, 1), block=(WARP, 1, 1), shared_bytes: int = 0) -> Launch:
+def launch(
+    *arguments, name: str = "kernel", grid=(1, 1, 1), block=(WARP, 1, 1), shared_bytes: int = 0
+) -> Launch:
     """Return a launch; strings are buffers, floats float32, integers int32."""
     converted = []
     for argument in arguments:
@@ -126,9 +128,40 @@ def nearest_float32(exact: Fraction) -> np.float32:
 def awkward_floats(seed: int = 0) -> np.ndarray:
     """Return 256 float32: specials, subnormals, halves and random bits."""
     special = np.array(
-        [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.1754944e-38, 3.4028235e38, -3.4028235e38,
-         0.5, 1.5, 2.5, -0.5, -1.5, 65504, 65520, 65536, 2147483648, -2147483648, 4294967296, 1e20, 5.96e-8,
-         2.98e-8, 6.1e-5, 0.33333334, 16777217, 255.5, 127.5, -128.5],
+        [
+            0,
+            -0.0,
+            1,
+            -1,
+            np.inf,
+            -np.inf,
+            np.nan,
+            1e-45,
+            -1e-45,
+            1.1754944e-38,
+            3.4028235e38,
+            -3.4028235e38,
+            0.5,
+            1.5,
+            2.5,
+            -0.5,
+            -1.5,
+            65504,
+            65520,
+            65536,
+            2147483648,
+            -2147483648,
+            4294967296,
+            1e20,
+            5.96e-8,
+            2.98e-8,
+            6.1e-5,
+            0.33333334,
+            16777217,
+            255.5,
+            127.5,
+            -128.5,
+        ],
         np.float32,
     )
     random = np.random.default_rng(seed).integers(0, 2**32, 256 - len(special), np.uint32).view(np.float32)

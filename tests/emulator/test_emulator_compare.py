@@ -44,7 +44,9 @@ def test_floats_ordered_and_unordered(piece, kind, dtype):
     for name, reference in COMPARISONS.items():
         holds = reference(a, b)
         for suffix, wanted in (("", holds & ~unordered), ("u", holds | unordered)):
-            got = piece(f"setp.{name}{suffix}.{kind} %p0, %a, %b;\nselp.u32 %out, 1, 0, %p0;", np.uint32, a=a, b=b)
+            got = piece(
+                f"setp.{name}{suffix}.{kind} %p0, %a, %b;\nselp.u32 %out, 1, 0, %p0;", np.uint32, a=a, b=b
+            )
             np.testing.assert_array_equal(got, wanted.astype(np.uint32), err_msg=name + suffix)
     got = piece(f"setp.nan.{kind} %p0, %a, %b;\nselp.u32 %out, 1, 0, %p0;", np.uint32, a=a, b=b)
     np.testing.assert_array_equal(got, unordered.astype(np.uint32))
@@ -58,7 +60,9 @@ def test_flush_to_zero_in_comparison(piece):
     np.testing.assert_array_equal(got, [1, 1, 0, 1] * 8)
 
 
-@pytest.mark.parametrize(("word", "combine"), [("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)])
+@pytest.mark.parametrize(
+    ("word", "combine"), [("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)]
+)
 def test_combination_with_a_predicate_and_the_opposite(piece, word, combine):
     rng = np.random.default_rng(6)
     a, b = rng.integers(0, 9, 64).astype(np.int32), rng.integers(0, 9, 64).astype(np.int32)
@@ -88,7 +92,9 @@ def test_predicate_logic(piece):
 def test_selection(piece):
     a, b = values(np.int64, 8), values(np.int64, 9)
     c = np.random.default_rng(10).integers(0, 2, 128).astype(bool)
-    np.testing.assert_array_equal(piece("selp.b64 %out, %a, %b, %c;", np.int64, a=a, b=b, c=c), np.where(c, a, b))
+    np.testing.assert_array_equal(
+        piece("selp.b64 %out, %a, %b, %c;", np.int64, a=a, b=b, c=c), np.where(c, a, b)
+    )
     sign = values(np.int32, 11)
     narrow_a, narrow_b = values(np.int32, 12), values(np.int32, 13)
     got = piece("slct.s32.s32 %out, %a, %b, %c;", np.int32, a=narrow_a, b=narrow_b, c=sign)

@@ -197,14 +197,22 @@ def test_votes_matches_and_reductions(piece):
     assert (ballot == 0xFFFFF800).all()
     for mode, wanted in (("all", 0), ("any", 1), ("uni", 0)):
         got = piece(
-            f"setp.gt.u32 %p1, %a, 10; vote.sync.{mode}.pred %p2, %p1, -1; selp.u32 %out, 1, 0, %p2;", np.uint32, a=a
+            f"setp.gt.u32 %p1, %a, 10; vote.sync.{mode}.pred %p2, %p1, -1; selp.u32 %out, 1, 0, %p2;",
+            np.uint32,
+            a=a,
         )
         assert (got == wanted).all()
     got = piece("and.b32 %r5, %a, 3; match.any.sync.b32 %out, %r5, -1;", np.uint32, a=a)
     np.testing.assert_array_equal(got, [0x11111111 << int(lane) % 4 for lane in a])
     got = piece("match.all.sync.b32 %r5|%p1, %a, -1; selp.u32 %out, 1, 0, %p1;", np.uint32, a=a)
     assert not got.any()
-    for operation, wanted in (("add.u32", 496), ("min.u32", 0), ("max.s32", 31), ("or.b32", 31), ("xor.b32", 0)):
+    for operation, wanted in (
+        ("add.u32", 496),
+        ("min.u32", 0),
+        ("max.s32", 31),
+        ("or.b32", 31),
+        ("xor.b32", 0),
+    ):
         assert (piece(f"redux.sync.{operation} %out, %a, -1;", np.uint32, a=a) == wanted).all()
     got = piece("elect.sync %r5|%p1, -1; selp.u32 %out, 1, 0, %p1;", np.uint32, a=a)
     np.testing.assert_array_equal(got, a == 0)
@@ -257,7 +265,8 @@ def test_a_warp_may_wait_for_another(load):
     executor = kernel(
         load,
         "u64",
-        """ld.param.u64 %rd0, [p0]; setp.ne.u32 %p0, %r0, 0; mov.u32 %r8, 0; @!%p0 st.shared.u32 [flag], %r8; bar.sync 0;
+        """ld.param.u64 %rd0, [p0]; setp.ne.u32 %p0, %r0, 0; mov.u32 %r8, 0; @!%p0 st.shared.u32 [flag], %r8;
+        bar.sync 0;
         setp.lt.u32 %p1, %r0, 64; @%p1 bra wait; mov.u32 %r1, 42; setp.ne.u32 %p2, %r0, 95; @%p2 ret;
         st.shared.u32 [value], %r1; membar.cta; mov.u32 %r2, 1; st.volatile.shared.u32 [flag], %r2; ret;
         wait: ld.volatile.shared.u32 %r3, [flag]; setp.eq.u32 %p3, %r3, 0; @%p3 bra wait; membar.cta;

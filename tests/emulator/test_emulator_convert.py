@@ -23,7 +23,9 @@ def test_integer_to_integer(piece, source, target):
     np.testing.assert_array_equal(got, a.astype(DTYPES[target]))
 
 
-@pytest.mark.parametrize(("source", "target"), [("s32", "u16"), ("s64", "s32"), ("u32", "s16"), ("s32", "u32")])
+@pytest.mark.parametrize(
+    ("source", "target"), [("s32", "u16"), ("s64", "s32"), ("u32", "s16"), ("s32", "u32")]
+)
 def test_saturating_integers(piece, source, target):
     a = values(DTYPES[source], 2)
     limits = np.iinfo(DTYPES[target])
@@ -82,13 +84,17 @@ def test_integer_to_float_directed(piece, mode):
         assert abs(int(result) - value) <= max(1, abs(value)) * 2.0**-23
     double = piece(f"cvt.{mode}.f64.s64 %out, %a;", np.float64, a=a)
     for value, result in zip(a.tolist(), double.tolist(), strict=True):
-        assert (int(result) <= value) if mode == "rm" or (mode == "rz" and value > 0) else (int(result) >= value)
+        assert (
+            (int(result) <= value) if mode == "rm" or (mode == "rz" and value > 0) else (int(result) >= value)
+        )
 
 
 def test_between_floats(piece):
     a = awkward_floats(7)
     assert_same_bits(piece("cvt.f64.f32 %out, %a;", np.float64, a=a), a.astype(np.float64))
-    wide = np.random.default_rng(8).standard_normal(64) * 10.0 ** np.random.default_rng(9).integers(-44, 39, 64)
+    wide = np.random.default_rng(8).standard_normal(64) * 10.0 ** np.random.default_rng(9).integers(
+        -44, 39, 64
+    )
     assert_same_bits(piece("cvt.rn.f32.f64 %out, %a;", np.float32, a=wide), wide.astype(np.float32))
     down = piece("cvt.rm.f32.f64 %out, %a;", np.float32, a=wide).astype(np.float64)
     up = piece("cvt.rp.f32.f64 %out, %a;", np.float32, a=wide).astype(np.float64)
@@ -108,7 +114,8 @@ def test_float16_both_ways(piece):
 def test_float_to_float16_at_ties_and_limits(piece):
     rng = np.random.default_rng(10)
     halves = rng.integers(0, 0x7C00, 512).astype(np.uint16).view(np.float16)
-    ties = ((halves.astype(np.float64) + np.nextafter(halves, np.float16(np.inf)).astype(np.float64)) / 2).astype(np.float32)
+    above = np.nextafter(halves, np.float16(np.inf))
+    ties = ((halves.astype(np.float64) + above.astype(np.float64)) / 2).astype(np.float32)
     a = np.concatenate([awkward_floats(11), np.nextafter(ties, np.float32(0)), ties])
     a = a[: len(a) // 32 * 32][:1024]
     assert_same_bits(piece("cvt.rn.f16.f32 %out, %a;", np.float16, a=a), a.astype(np.float16))
@@ -140,7 +147,9 @@ def test_bfloat16(piece):
 def test_packing_two_floats(piece):
     a, b = (np.random.default_rng(seed).standard_normal(64).astype(np.float32) for seed in (13, 14))
     got = piece("cvt.rn.f16x2.f32 %out, %a, %b;", np.uint32, a=a, b=b)
-    wanted = a.astype(np.float16).view(np.uint16).astype(np.uint32) << 16 | b.astype(np.float16).view(np.uint16)
+    wanted = a.astype(np.float16).view(np.uint16).astype(np.uint32) << 16 | b.astype(np.float16).view(
+        np.uint16
+    )
     np.testing.assert_array_equal(got, wanted)
     got = piece("cvt.rn.bf16x2.f32 %out, %a, %b;", np.uint32, a=a, b=b)
     np.testing.assert_array_equal(got, bfloat_bits(a).astype(np.uint32) << 16 | bfloat_bits(b))

@@ -87,7 +87,9 @@ def test_sectors(library, size, addresses, active, sectors):
     assert load_library(library).ptx_sectors(array, active, size) == sectors
 
 
-def counters(load, body: str, *, module: str = TILE, parameters: str = "u64", buffers=None, **shape) -> dict[str, int]:
+def counters(
+    load, body: str, *, module: str = TILE, parameters: str = "u64", buffers=None, **shape
+) -> dict[str, int]:
     buffers = buffers or {"A": np.zeros(4096, np.float32)}
     executor = load(entry(parameters, LANE + body, module=module))
     execution = run_once(executor, launch(*buffers, **shape), buffers, count=True)
@@ -123,8 +125,8 @@ def test_arithmetic_counters(load):
     got = counters(
         load,
         """setp.lt.u32 %p1, %r0, 8; mov.f32 %f1, 0f3F800000; fma.rn.f32 %f2, %f1, %f1, %f1;
-        @%p1 fma.rn.f32 %f2, %f1, %f1, %f1; add.f32 %f3, %f1, %f1; mul.f32 %f3, %f1, %f1; mov.f64 %fd1, 0d0000000000000000;
-        fma.rn.f64 %fd2, %fd1, %fd1, %fd1; bar.sync 0;""",
+        @%p1 fma.rn.f32 %f2, %f1, %f1, %f1; add.f32 %f3, %f1, %f1; mul.f32 %f3, %f1, %f1;
+        mov.f64 %fd1, 0d0000000000000000; fma.rn.f64 %fd2, %fd1, %fd1, %fd1; bar.sync 0;""",
         block=(64, 1, 1),
         grid=(2, 1, 1),
     )
@@ -184,16 +186,25 @@ def test_what_keeps_loads_apart(load, between, widths):
 
 @pytest.mark.parametrize(
     ("scale", "widths"),
-    [("shl.b32 %r2, %r0, 4;", {16: 1}), ("shl.b32 %r2, %r0, 3;", {8: 2}), ("shl.b32 %r2, %r0, 2;", {4: 4}),
-     ("and.b32 %r2, %r0, -16;", {16: 1}), ("mul.lo.u32 %r2, %r0, 48;", {16: 1}), ("mul.lo.u32 %r2, %r0, 20;", {4: 4})],
+    [
+        ("shl.b32 %r2, %r0, 4;", {16: 1}),
+        ("shl.b32 %r2, %r0, 3;", {8: 2}),
+        ("shl.b32 %r2, %r0, 2;", {4: 4}),
+        ("and.b32 %r2, %r0, -16;", {16: 1}),
+        ("mul.lo.u32 %r2, %r0, 48;", {16: 1}),
+        ("mul.lo.u32 %r2, %r0, 20;", {4: 4}),
+    ],
 )
 def test_merging_needs_an_alignment_that_shows(load, scale, widths):
-    body = f"{scale} add.u32 %r3, %r1, %r2; " + " ".join(f"ld.shared.f32 %f{i}, [%r3+{4 * i}];" for i in range(4))
+    body = f"{scale} add.u32 %r3, %r1, %r2; " + " ".join(
+        f"ld.shared.f32 %f{i}, [%r3+{4 * i}];" for i in range(4)
+    )
     assert shared_widths(load, body) == (widths, {})
 
 
 def test_volatile_wide_and_half_loads(load):
-    assert shared_widths(load, "ld.volatile.shared.f32 %f1, [%r3]; ld.volatile.shared.f32 %f2, [%r3+4];") == ({4: 2}, {})
+    volatile = "ld.volatile.shared.f32 %f1, [%r3]; ld.volatile.shared.f32 %f2, [%r3+4];"
+    assert shared_widths(load, volatile) == ({4: 2}, {})
     assert shared_widths(
         load, "ld.shared.v2.f32 {%f1, %f2}, [%r3]; ld.shared.v2.f32 {%f3, %f4}, [%r3+8];"
     ) == ({16: 1}, {})
@@ -216,8 +227,9 @@ def test_merged_loads_cost_what_the_wide_one_does(load):
         SHARED_START.replace("shl.b32 %r2, %r0, 5", "shl.b32 %r2, %r0, 4")
         + """st.shared.v4.u32 [%r3], {%r0, %r0, %r0, %r0}; bar.sync 0;
         ld.shared.f32 %f1, [%r3]; ld.shared.f32 %f2, [%r3+4]; ld.shared.f32 %f3, [%r3+8]; ld.shared.f32 %f4, [%r3+12];
-        shl.b32 %r5, %r0, 7; add.u32 %r5, %r5, %r1; ld.shared.f32 %f5, [%r5+4];""".replace("[%r5+4]", "[%r3+4]")
-        .replace("shl.b32 %r5, %r0, 7; add.u32 %r5, %r5, %r1; ", "bar.sync 0; "),
+        shl.b32 %r5, %r0, 7; add.u32 %r5, %r5, %r1; ld.shared.f32 %f5, [%r5+4];""".replace(
+            "[%r5+4]", "[%r3+4]"
+        ).replace("shl.b32 %r5, %r0, 7; add.u32 %r5, %r5, %r1; ", "bar.sync 0; "),
     )
     assert got["ptx_shared_loads"] == 5
     assert got["smsp__inst_executed_op_shared_ld.sum"] == 2

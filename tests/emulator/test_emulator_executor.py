@@ -34,8 +34,14 @@ def test_scalars_are_converted_by_kind(load):
         ((Pointer("out"),), "entry kernel takes 4 arguments, given 1"),
         ((Pointer("out"), Scalar("int64", 1), Scalar("float32", 1), Scalar("int64", 1)), "has 8 bytes"),
         ((Pointer("out"), Scalar("int32", 2**31), Scalar("float32", 1), Scalar("int64", 1)), "is no int32"),
-        ((Pointer("in"), Scalar("int32", 1), Scalar("float32", 1), Scalar("int64", 1)), "points to buffer in; given: out"),
-        ((Pointer("out"), Scalar("int32", 1), Scalar("float32", 1), Pointer("lost")), "points to buffer lost"),
+        (
+            (Pointer("in"), Scalar("int32", 1), Scalar("float32", 1), Scalar("int64", 1)),
+            "points to buffer in; given: out",
+        ),
+        (
+            (Pointer("out"), Scalar("int32", 1), Scalar("float32", 1), Pointer("lost")),
+            "points to buffer lost",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(load, arguments, message):
@@ -63,13 +69,18 @@ def test_buffers_must_be_contiguous_writeable_arrays(load):
 
 
 def test_unknown_instruction_is_quoted(load):
-    for text in ("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [texture, {%r1}]", "add.rz.sat.wild.f32 %f1, %f2, %f3"):
+    for text in (
+        "tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [texture, {%r1}]",
+        "add.rz.sat.wild.f32 %f1, %f2, %f3",
+    ):
         executor = load(entry("u64", f"{text};"))
         with pytest.raises(Unavailable) as raised:
             run_once(executor, launch("A"), {"A": np.zeros(4, np.float32)})
         assert text in str(raised.value)
     # An entry that is never launched may hold anything.
-    both = load(entry("u64", "tex.1d nothing;", name="first") + entry("u64", "", name="second").split("\n", 3)[3])
+    both = load(
+        entry("u64", "tex.1d nothing;", name="first") + entry("u64", "", name="second").split("\n", 3)[3]
+    )
     assert both.entries == ("first", "second")
     run_once(both, launch("A", name="second"), {"A": np.zeros(4, np.float32)})
 
@@ -93,7 +104,10 @@ def test_missing_entry_and_file(load, tmp_path, library):
         ({"block": (257, 1, 1)}, "257 threads; the kernel's __launch_bounds__ allow 256"),
         ({"block": (1, 1, 65)}, r"block\.z is 65; the limit is 64"),
         ({"grid": (1, 65536, 1)}, "the limit is"),
-        ({"shared_bytes": 227 * 1024 - 63}, r"232449 bytes of shared memory \(64 static, 232385 dynamic\); the limit is 232448"),
+        (
+            {"shared_bytes": 227 * 1024 - 63},
+            r"232449 bytes of shared memory \(64 static, 232385 dynamic\); the limit is 232448",
+        ),
         ({"grid": (-1, 1, 1)}, "three dimensions"),
     ],
 )
@@ -166,7 +180,9 @@ def test_the_library_is_built_once_for_its_content(tmp_path, monkeypatch, librar
 def test_without_a_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(GemmlabError, match=r"no C\+\+ compiler: looked for g\+\+, c\+\+, clang\+\+ on PATH; install"):
+    with pytest.raises(
+        GemmlabError, match=r"no C\+\+ compiler: looked for g\+\+, c\+\+, clang\+\+ on PATH; install"
+    ):
         emulator_build.build(tmp_path)
 
 

@@ -56,7 +56,12 @@ def test_read_of_what_another_lane_wrote_needs_syncwarp(load):
         ld.shared.u32 %r4, [%r3];"""
     out = {"out": np.zeros(1, np.uint32)}
     finding = only(run_once(kernel(load, body.replace("SYNC", "// none")), launch("out"), out).findings)
-    assert (finding.kind, finding.line, finding.thread, finding.other_thread) == ("race", 14, (0, 0, 0), (1, 0, 0))
+    assert (finding.kind, finding.line, finding.thread, finding.other_thread) == (
+        "race",
+        14,
+        (0, 0, 0),
+        (1, 0, 0),
+    )
     assert "__syncwarp" in finding.message
     assert not run_once(kernel(load, body.replace("SYNC", "bar.warp.sync -1;")), launch("out"), out).findings
     assert not run_once(kernel(load, body.replace("SYNC", "bar.sync 0;")), launch("out"), out).findings
@@ -102,7 +107,12 @@ def test_two_writers_of_different_values(load):
     body = "mov.u32 %r1, VALUE;\nst.shared.u32 [tile], %r1;\nbar.sync 0;"
     out = {"out": np.zeros(1, np.uint32)}
     finding = only(run_once(kernel(load, body.replace("VALUE", "%tid.x")), launch("out"), out).findings)
-    assert (finding.kind, finding.line, finding.thread, finding.other_thread) == ("race", 11, (1, 0, 0), (0, 0, 0))
+    assert (finding.kind, finding.line, finding.thread, finding.other_thread) == (
+        "race",
+        11,
+        (1, 0, 0),
+        (0, 0, 0),
+    )
     same = run_once(kernel(load, body.replace("VALUE", "5")), launch("out", block=(64, 1, 1)), out)
     assert not same.findings  # all write one value
 
@@ -114,8 +124,11 @@ def test_uninitialised_read_in_every_block(load):
         @%p1 st.shared.u32 [%r2], %r0;
         ld.shared.u32 %r3, [%r2];""",
     )
-    finding = only(run_once(executor, launch("out", grid=(3, 1, 1)), {"out": np.zeros(1, np.uint32)}).findings)
-    assert (finding.kind, finding.line, finding.block, finding.thread) == ("uninitialised_read", 12, (0, 0, 0), (20, 0, 0))
+    finding = only(
+        run_once(executor, launch("out", grid=(3, 1, 1)), {"out": np.zeros(1, np.uint32)}).findings
+    )
+    assert (finding.kind, finding.line) == ("uninitialised_read", 12)
+    assert (finding.block, finding.thread) == ((0, 0, 0), (20, 0, 0))
     assert finding.count == 3 * 12
 
 
@@ -132,7 +145,9 @@ def test_reads_and_writes_out_of_bounds(load):
     guarded = np.zeros(80, np.uint32)
     for find in (True, False):  # stray accesses are found in any case, and touch nothing
         out = guarded[:60]
-        execution = run_once(executor, launch("in", "out", grid=(2, 1, 1)), {"in": source, "out": out}, find=find)
+        execution = run_once(
+            executor, launch("in", "out", grid=(2, 1, 1)), {"in": source, "out": out}, find=find
+        )
         load_finding, store_finding = execution.findings
         assert (load_finding.kind, load_finding.line) == ("out_of_bounds", 12)
         assert (load_finding.block, load_finding.thread, load_finding.count) == ((1, 0, 0), (18, 0, 0), 14)
@@ -204,7 +219,9 @@ def test_barriers_of_two_places_meet(load):
         bar.sync 0; ret;
         other: bar.sync 0;""",
     )
-    finding = only(run_once(executor, launch("out", block=(64, 1, 1)), {"out": np.zeros(1, np.uint32)}).findings)
+    finding = only(
+        run_once(executor, launch("out", block=(64, 1, 1)), {"out": np.zeros(1, np.uint32)}).findings
+    )
     assert (finding.kind, finding.line, finding.thread) == ("divergent_barrier", 11, (32, 0, 0))
     assert "line 12" in finding.message
 
@@ -242,13 +259,27 @@ def test_global_races_between_blocks_and_threads(load):
     out = {"out": np.zeros(64, np.uint32)}
     fine = kernel(load, body.replace("SHIFT", "0"))
     assert not run_once(fine, launch("out", grid=(2, 1, 1)), out).findings
-    finding = only(run_once(kernel(load, body.replace("SHIFT", "1")), launch("out", grid=(2, 1, 1)), out).findings)
-    assert (finding.kind, finding.line, finding.thread, finding.other_thread) == ("race", 12, (1, 0, 0), (0, 0, 0))
+    finding = only(
+        run_once(kernel(load, body.replace("SHIFT", "1")), launch("out", grid=(2, 1, 1)), out).findings
+    )
+    assert (finding.kind, finding.line, finding.thread, finding.other_thread) == (
+        "race",
+        12,
+        (1, 0, 0),
+        (0, 0, 0),
+    )
     assert "buffer out" in finding.message
     across = only(
-        run_once(kernel(load, body.replace("mad.lo.u32 %r2, %r1, 32, %r0;", "add.u32 %r2, %r1, %r0;")
-                        .replace("shr.u32 %r3, %r2, SHIFT;", "mov.u32 %r3, %r0;")),
-                 launch("out", grid=(2, 1, 1)), out).findings
+        run_once(
+            kernel(
+                load,
+                body.replace("mad.lo.u32 %r2, %r1, 32, %r0;", "add.u32 %r2, %r1, %r0;").replace(
+                    "shr.u32 %r3, %r2, SHIFT;", "mov.u32 %r3, %r0;"
+                ),
+            ),
+            launch("out", grid=(2, 1, 1)),
+            out,
+        ).findings
     )
     assert (across.kind, across.block, across.thread) == ("race", (1, 0, 0), (0, 0, 0))
     assert "of block (0,0,0)" in across.message
@@ -262,11 +293,19 @@ def test_global_read_of_what_another_thread_wrote(load):
         ld.global.u32 %r3, [%rd2];"""
     out = {"out": np.zeros(64, np.uint32)}
     finding = only(run_once(kernel(load, body.replace("SYNC", "// none")), launch("out"), out).findings)
-    assert (finding.kind, finding.line, finding.thread, finding.other_thread) == ("race", 14, (0, 0, 0), (1, 0, 0))
+    assert (finding.kind, finding.line, finding.thread, finding.other_thread) == (
+        "race",
+        14,
+        (0, 0, 0),
+        (1, 0, 0),
+    )
     assert not run_once(kernel(load, body.replace("SYNC", "bar.sync 0;")), launch("out"), out).findings
     # Launches one after another don't race.
-    later = kernel(load, "ld.param.u64 %rd0, [p0];\nmov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;\n"
-                         "@%p1 st.global.u32 [%rd0], %r1; bar.sync 0; ld.global.u32 %r2, [%rd0];")
+    later = kernel(
+        load,
+        "ld.param.u64 %rd0, [p0];\nmov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;\n"
+        "@%p1 st.global.u32 [%rd0], %r1; bar.sync 0; ld.global.u32 %r2, [%rd0];",
+    )
     assert not later.run([launch("out")] * 3, out).findings
 
 
@@ -304,7 +343,8 @@ def test_halves_of_a_word_are_apart(load):
 def test_inlined_toolkit_code_is_reported_where_it_is_called(load):
     text = entry(
         "u64",
-        LANE + ".loc 1 20 5\nld.param.u64 %rd0, [p0];\n.loc 2 99 1, function_name $L__info_string0, inlined_at 1 20 5\n"
+        LANE
+        + ".loc 1 20 5\nld.param.u64 %rd0, [p0];\n.loc 2 99 1, function_name $L__info_string0, inlined_at 1 20 5\n"
         ".loc 2 77 1, function_name $L__info_string1, inlined_at 2 99 1\nld.global.f32 %f1, [%rd0+400];",
     )
     finding = only(run_once(load(text + FILES), launch("A"), {"A": np.zeros(4, np.float32)}).findings)

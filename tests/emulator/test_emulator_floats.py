@@ -89,7 +89,9 @@ def test_directed_rounding(piece, mode):
         "rp": [above, -1, 1, -below],
     }[mode]
     assert_same_bits(got, np.array(wanted * 8, np.float32))
-    third = piece(f"mul.{mode}.f32 %out, %a, %b;", np.float32, a=np.float32([1 / 3] * 32), b=np.float32([3.3] * 32))
+    third = piece(
+        f"mul.{mode}.f32 %out, %a, %b;", np.float32, a=np.float32([1 / 3] * 32), b=np.float32([3.3] * 32)
+    )
     exact = Fraction(float(np.float32(1 / 3))) * Fraction(float(np.float32(3.3)))
     nearest = nearest_float32(exact)
     assert abs(Fraction(float(third[0])) - exact) < Fraction(1, 2**22)
@@ -104,7 +106,9 @@ def test_flush_to_zero_and_saturation(piece):
         piece("mul.ftz.f32 %out, %a, %b;", np.float32, a=tiny, b=one), np.float32([0, -0.0, 0, 2] * 8)
     )
     a = np.float32([-1, 0.25, 3, np.nan] * 8)
-    assert_same_bits(piece("add.sat.f32 %out, %a, %z;", np.float32, a=a, z=0 * one), np.float32([0, 0.25, 1, 0] * 8))
+    assert_same_bits(
+        piece("add.sat.f32 %out, %a, %z;", np.float32, a=a, z=0 * one), np.float32([0, 0.25, 1, 0] * 8)
+    )
     assert_same_bits(
         piece("fma.rn.ftz.sat.f32 %out, %a, %b, %a;", np.float32, a=a, b=one), np.float32([0, 0.5, 1, 0] * 8)
     )

@@ -86,8 +86,13 @@ def test_packed_float16(piece):
     got = piece("add.f16x2 %out, %a, %b;", np.uint32, a=packed_a, b=packed_b)
     assert_same_bits(got.view(np.float16), a + b)
     c = moderate(8)
-    fused = piece("fma.rn.f16x2 %out, %a, %b, %c;", np.uint32, a=moderate(9).view(np.uint32),
-                  b=moderate(10).view(np.uint32), c=c.view(np.uint32))
+    fused = piece(
+        "fma.rn.f16x2 %out, %a, %b, %c;",
+        np.uint32,
+        a=moderate(9).view(np.uint32),
+        b=moderate(10).view(np.uint32),
+        c=c.view(np.uint32),
+    )
     wanted = (moderate(9).astype(np.float64) * moderate(10) + c).astype(np.float16)
     assert_same_bits(fused.view(np.float16), wanted)
 

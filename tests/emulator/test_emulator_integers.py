@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-DTYPES = {"s16": np.int16, "u16": np.uint16, "s32": np.int32, "u32": np.uint32, "s64": np.int64, "u64": np.uint64}
+DTYPES = {
+    "s16": np.int16,
+    "u16": np.uint16,
+    "s32": np.int32,
+    "u32": np.uint32,
+    "s64": np.int64,
+    "u64": np.uint64,
+}
 
 
 def values(dtype, seed: int, count: int = 128) -> np.ndarray:
@@ -73,8 +80,11 @@ def test_division_truncates_and_zero_divides_to_ones(piece, kind):
     b[10:40] = np.arange(30) % 7  # with zeroes
     if np.iinfo(DTYPES[kind]).min < 0:
         a[50], b[50] = np.iinfo(DTYPES[kind]).min, -1
-    quotient = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else -1 for x, y in zip(wide(a), wide(b))]
-    remainder = [x - q * y if y else x for x, y, q in zip(wide(a), wide(b), quotient)]
+    quotient = [
+        abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else -1
+        for x, y in zip(wide(a), wide(b), strict=True)
+    ]
+    remainder = [x - q * y if y else x for x, y, q in zip(wide(a), wide(b), quotient, strict=True)]
     np.testing.assert_array_equal(
         piece(f"div.{kind} %out, %a, %b;", DTYPES[kind], a=a, b=b), wrap(quotient, DTYPES[kind])
     )
@@ -86,7 +96,9 @@ def test_division_truncates_and_zero_divides_to_ones(piece, kind):
 @pytest.mark.parametrize("kind", ["s16", "s32", "s64"])
 def test_negate_and_absolute(piece, kind):
     a = values(DTYPES[kind], 13)
-    np.testing.assert_array_equal(piece(f"neg.{kind} %out, %a;", DTYPES[kind], a=a), wrap(-wide(a), DTYPES[kind]))
+    np.testing.assert_array_equal(
+        piece(f"neg.{kind} %out, %a;", DTYPES[kind], a=a), wrap(-wide(a), DTYPES[kind])
+    )
     np.testing.assert_array_equal(
         piece(f"abs.{kind} %out, %a;", DTYPES[kind], a=a), wrap(np.abs(wide(a)), DTYPES[kind])
     )
@@ -118,12 +130,14 @@ def test_shifts_past_the_width(piece, kind):
     dtype = DTYPES[kind]
     bits = 8 * np.dtype(dtype).itemsize
     a, amount = values(dtype, 18), (np.arange(128) % 70).astype(np.uint32)
-    left = [int(x) << int(s) if s < bits else 0 for x, s in zip(a, amount)]
-    right = [int(x) >> min(int(s), bits) for x, s in zip(a, amount)]
+    left = [int(x) << int(s) if s < bits else 0 for x, s in zip(a, amount, strict=True)]
+    right = [int(x) >> min(int(s), bits) for x, s in zip(a, amount, strict=True)]
     np.testing.assert_array_equal(
         piece(f"shl.b{bits} %out, %a, %s;", dtype, a=a, s=amount), wrap(left, dtype)
     )
-    np.testing.assert_array_equal(piece(f"shr.{kind} %out, %a, %s;", dtype, a=a, s=amount), wrap(right, dtype))
+    np.testing.assert_array_equal(
+        piece(f"shr.{kind} %out, %a, %s;", dtype, a=a, s=amount), wrap(right, dtype)
+    )
 
 
 @pytest.mark.parametrize("mode", ["wrap", "clamp"])
@@ -132,8 +146,8 @@ def test_funnel_shift(piece, mode):
     amount = (np.arange(128) % 40).astype(np.uint32)
     shift = amount % 32 if mode == "wrap" else np.minimum(amount, 32)
     both = high.astype(object) << 32 | low.astype(object)
-    left = [(int(x) << int(s)) >> 32 & 0xFFFFFFFF for x, s in zip(both, shift)]
-    right = [int(x) >> int(s) & 0xFFFFFFFF for x, s in zip(both, shift)]
+    left = [(int(x) << int(s)) >> 32 & 0xFFFFFFFF for x, s in zip(both, shift, strict=True)]
+    right = [int(x) >> int(s) & 0xFFFFFFFF for x, s in zip(both, shift, strict=True)]
     inputs = {"a": low, "b": high, "s": amount}
     assert piece(f"shf.l.{mode}.b32 %out, %a, %b, %s;", np.uint32, **inputs).tolist() == left
     assert piece(f"shf.r.{mode}.b32 %out, %a, %b, %s;", np.uint32, **inputs).tolist() == right
@@ -169,7 +183,9 @@ def test_bit_field_extract(piece, kind):
         negative = value >> top & 1
         return field - (1 << count) if negative and field >> (count - 1) & 1 else field
 
-    wanted = wrap([extract(int(x), int(p), int(n)) for x, p, n in zip(a, position, length)], dtype)
+    wanted = wrap(
+        [extract(int(x), int(p), int(n)) for x, p, n in zip(a, position, length, strict=True)], dtype
+    )
     got = piece(f"bfe.{kind} %out, %a, %p_, %n;", dtype, a=a, p_=position, n=length)
     np.testing.assert_array_equal(got, wanted)
 
@@ -185,7 +201,7 @@ def test_bit_field_insert(piece, bits):
         mask = ((1 << count) - 1) << start & ((1 << bits) - 1)
         return base & ~mask | field << start & mask
 
-    wanted = [insert(*map(int, row)) for row in zip(a, b, position, length)]
+    wanted = [insert(*map(int, row)) for row in zip(a, b, position, length, strict=True)]
     got = piece(f"bfi.b{bits} %out, %a, %b, %p_, %n;", dtype, a=a, b=b, p_=position, n=length)
     np.testing.assert_array_equal(got, np.array(wanted, dtype))
 
@@ -219,10 +235,12 @@ def test_permute_bytes(piece):
         for i in range(4):
             choice = choose >> 4 * i & 15
             byte = source[choice & 7]
-            result |= (0xFF if byte & 0x80 else 0 if choice & 8 else byte) << 8 * i if choice & 8 else byte << 8 * i
+            result |= (
+                (0xFF if byte & 0x80 else 0 if choice & 8 else byte) << 8 * i if choice & 8 else byte << 8 * i
+            )
         return result
 
-    wanted = [permute(*map(int, row)) for row in zip(a, b, selector)]
+    wanted = [permute(*map(int, row)) for row in zip(a, b, selector, strict=True)]
     assert piece("prmt.b32 %out, %a, %b, %s;", np.uint32, a=a, b=b, s=selector).tolist() == wanted
 
 

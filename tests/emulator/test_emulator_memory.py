@@ -28,7 +28,9 @@ def test_packing_and_unpacking(piece):
     np.testing.assert_array_equal(halves, a >> 16 | a << 16)
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("u8", np.uint8), ("s8", np.int8), ("u16", np.uint16), ("s16", np.int16)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("u8", np.uint8), ("s8", np.int8), ("u16", np.uint16), ("s16", np.int16)]
+)
 @pytest.mark.parametrize("wide", [False, True])
 def test_narrow_loads_extend(load, kind, dtype, wide):
     source = values(dtype, 3)[:WARP].copy()
@@ -57,7 +59,8 @@ def test_vector_accesses(load, elements, kind, space):
     through = {
         "global": "",
         "shared": f"""mov.u32 %r5, buffer; mad.lo.u32 %r6, %r0, {size}, %r5;
-            st.shared.v{elements}.{kind} [%r6], {{{registers}}}; ld.shared.v{elements}.{kind} {{{registers}}}, [%r6];""",
+            st.shared.v{elements}.{kind} [%r6], {{{registers}}};
+            ld.shared.v{elements}.{kind} {{{registers}}}, [%r6];""",
         "generic": f"""mov.u64 %rd5, buffer; cvta.shared.u64 %rd6, %rd5; mad.wide.u32 %rd7, %r0, {size}, %rd6;
             st.v{elements}.{kind} [%rd7], {{{registers}}}; ld.v{elements}.{kind} {{{registers}}}, [%rd7];""",
     }[space]
@@ -124,13 +127,18 @@ def test_local_memory_belongs_to_each_thread(load):
 
 
 def test_parameters_of_every_size_and_by_value(load):
-    text = entry("u64 u32 f32 u64", "").replace(
-        ".param .u64 p3", ".param .align 8 .b8 p3[24]"
-    ).replace("\tret;", """ld.param.u64 %rd0, [p0]; ld.param.u32 %r1, [p1]; ld.param.f32 %f1, [p2];
+    text = (
+        entry("u64 u32 f32 u64", "")
+        .replace(".param .u64 p3", ".param .align 8 .b8 p3[24]")
+        .replace(
+            "\tret;",
+            """ld.param.u64 %rd0, [p0]; ld.param.u32 %r1, [p1]; ld.param.f32 %f1, [p2];
         ld.param.u32 %r2, [p3+4]; mov.u32 %r0, %tid.x; and.b32 %r3, %r0, 3; mov.b64 %rd1, p3;
         mad.wide.u32 %rd2, %r3, 4, %rd1; ld.param.u32 %r4, [%rd2+8];
         add.u32 %r5, %r1, %r2; add.u32 %r5, %r5, %r4; cvt.rzi.u32.f32 %r6, %f1; add.u32 %r5, %r5, %r6;
-        mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r5; ret;""")
+        mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r5; ret;""",
+        )
+    )
     executor = load(text)
     out = np.zeros(WARP, np.uint32)
     # The front end passes no structs; the bytes go through the C interface as they are.
@@ -185,8 +193,8 @@ def test_dynamic_shared_memory_lies_behind_the_static(load):
 )
 def test_atomics(load, space, operation, kind, start, wanted):
     if space == "shared":
-        setup = "mov.u64 %rd1, cell; setp.eq.u32 %p1, %r0, 0; mov.u32 %r9, %s; @%p1 st.shared.u32 [cell], %r9; bar.sync 0;"
-        setup = setup.replace("%s", str(start))
+        setup = f"""mov.u64 %rd1, cell; setp.eq.u32 %p1, %r0, 0; mov.u32 %r9, {start};
+            @%p1 st.shared.u32 [cell], %r9; bar.sync 0;"""
     else:
         setup = "mov.u64 %rd1, %rd0;"
     executor = kernel(
@@ -246,9 +254,23 @@ def test_bytes_of_every_lane_keep_apart(load):
 
 
 def test_special_registers(load):
-    names = ["%tid.x", "%tid.y", "%tid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%ntid.y", "%nctaid.z", "%laneid",
-             "%warpid", "%lanemask_lt", "%lanemask_ge"]
-    body = "".join(f"mov.u32 %r1, {name}; st.global.u32 [%rd3+{4 * i}], %r1;\n" for i, name in enumerate(names))
+    names = [
+        "%tid.x",
+        "%tid.y",
+        "%tid.z",
+        "%ctaid.x",
+        "%ctaid.y",
+        "%ctaid.z",
+        "%ntid.y",
+        "%nctaid.z",
+        "%laneid",
+        "%warpid",
+        "%lanemask_lt",
+        "%lanemask_ge",
+    ]
+    body = "".join(
+        f"mov.u32 %r1, {name}; st.global.u32 [%rd3+{4 * i}], %r1;\n" for i, name in enumerate(names)
+    )
     executor = load(
         entry(
             "u64",

@@ -95,16 +95,19 @@ uint32_t check_buffer(Warp& warp, const Instruction& instruction, uint32_t candi
             if (!launch.findings->first(FindingKind::OutOfBounds, instruction, *launch.program)) return;
             // An address before a buffer's start lies at the far end of the window of the buffer before it.
             const bool before_next = offset >> (kBufferShift - 1) != 0;
-            const Buffer* next = before_next ? launch.memory->buffer_at(addresses[lane] + (uint64_t{1} << 35)) : nullptr;
+            const Buffer* next =
+                before_next ? launch.memory->buffer_at(addresses[lane] + (uint64_t{1} << 35)) : nullptr;
             const Buffer& named = next != nullptr ? *next : buffer;
-            const int64_t shown = next != nullptr ? static_cast<int64_t>(offset) - (int64_t{1} << kBufferShift)
-                                                  : static_cast<int64_t>(offset);
+            const int64_t shown = next != nullptr
+                                      ? static_cast<int64_t>(offset) - (int64_t{1} << kBufferShift)
+                                      : static_cast<int64_t>(offset);
             launch.findings->describe(warp, lane,
                                       std::string(verb) + " " + bytes_text(shown, bytes) + " of buffer " +
                                           named.name + ", which has " + std::to_string(named.bytes));
         } else if ((offset & (alignment - 1)) != 0) {
             good &= ~(1u << lane);
-            report_misaligned(warp, instruction, lane, offset, bytes, alignment, verb, "buffer " + buffer.name);
+            report_misaligned(warp, instruction, lane, offset, bytes, alignment, verb,
+                              "buffer " + buffer.name);
         }
     });
     return good;
@@ -129,8 +132,8 @@ void report_no_buffer(Warp& warp, const Instruction& instruction, uint32_t lanes
         char text[32];
         std::snprintf(text, sizeof text, "0x%" PRIx64, address);
         launch.findings->describe(warp, lane,
-                                  std::string(verb) + " " + std::to_string(bytes) + " bytes at address " + text +
-                                      ", where no buffer lies");
+                                  std::string(verb) + " " + std::to_string(bytes) + " bytes at address " +
+                                      text + ", where no buffer lies");
     });
 }
 

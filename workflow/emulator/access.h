@@ -15,11 +15,12 @@ inline const Register* element_registers(const Warp& warp, const Instruction& in
     return &warp.block->launch->program->operand_lists[instruction.list];
 }
 
-// Address of each lane; inactive lanes get that of the first active one, so that loops needn't look at the mask.
+// Address of each lane; inactive lanes get that of the first active one, so that loops needn't look at the
+// mask.
 void lane_addresses(Warp& warp, const Instruction& instruction, uint32_t active, uint64_t* addresses);
 
-// The lanes whose access of `bytes` is inside shared memory and aligned; the others are reported. `verb` is "reads" and
-// the like.
+// The lanes whose access of `bytes` is inside shared memory and aligned; the others are reported. `verb` is
+// "reads" and the like.
 uint32_t check_shared(Warp& warp, const Instruction& instruction, uint32_t active, const uint32_t* addresses,
                       uint32_t bytes, uint32_t alignment, const char* verb);
 
@@ -43,8 +44,8 @@ inline void narrow_addresses(const uint64_t* addresses, uint32_t* narrow) {
         narrow[lane] = static_cast<uint32_t>(addresses[lane]);
 }
 
-// Calls body(buffer, offsets, good, all) for each buffer that lanes name: `all` are its lanes, `good` those of them
-// that may proceed. Lanes that name no buffer are reported.
+// Calls body(buffer, offsets, good, all) for each buffer that lanes name: `all` are its lanes, `good` those
+// of them that may proceed. Lanes that name no buffer are reported.
 template <class Body>
 void for_each_buffer(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* addresses,
                      uint32_t bytes, uint32_t alignment, const char* verb, Body body) {

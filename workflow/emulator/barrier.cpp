@@ -68,9 +68,9 @@ void check_convergence(Warp& warp, const Instruction& instruction, Barrier& barr
     if (first.b != kNoRegister) return;
     if (!launch.findings->first(FindingKind::DivergentBarrier, instruction, *launch.program)) return;
     const uint32_t line = launch.program->notes[first.index].source.line;
-    launch.findings->describe(warp, __builtin_ctz(warp.live),
-                              "waits here while another warp of its block waits at the barrier of line " +
-                                  std::to_string(line));
+    launch.findings->describe(
+        warp, __builtin_ctz(warp.live),
+        "waits here while another warp of its block waits at the barrier of line " + std::to_string(line));
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace ptx {
 
 enum class BarrierAction : uint8_t { Sync, Arrive, ReduceCount, ReduceAnd, ReduceOr };
 
-// The warp arrives; afterwards it waits (WarpState::AtBarrier) unless that completed the barrier or it only arrives.
+// The warp arrives; afterwards it waits (WarpState::AtBarrier) unless that completed the barrier or it only
+// arrives.
 void arrive_at_barrier(Warp& warp, const Instruction& instruction, uint32_t active);
 
 // A warp has ended: barriers that wait for all live warps may be complete now.

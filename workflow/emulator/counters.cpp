@@ -108,8 +108,8 @@ uint32_t count_sectors(const uint64_t* addresses, uint32_t active, uint32_t byte
     return static_cast<uint32_t>(std::unique(sectors, sectors + count) - sectors);
 }
 
-// Measured on an H200: loads of 8 and 16 bytes serve twice the lanes in a phase when all neighbours (0,1) (2,3) ..., or all
-// pairs (0,2) (1,3) (4,6) ..., hold the same address; an inactive lane matches any.
+// Measured on an H200: loads of 8 and 16 bytes serve twice the lanes in a phase when all neighbours (0,1)
+// (2,3) ..., or all pairs (0,2) (1,3) (4,6) ..., hold the same address; an inactive lane matches any.
 SharedCost shared_load_cost(const uint32_t* addresses, uint32_t active, uint32_t bytes) {
     uint32_t phase_lanes = lanes_of_phase(bytes);
     if (bytes > 4) {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "errors.h"
-#include "merging.h"
 #include "memory.h"
+#include "merging.h"
 #include "registers.h"
 #include "text.h"
 
@@ -96,8 +96,7 @@ Decoder::Decoder(const ModuleText& module, const EntryText& entry, const Variabl
 Program Decoder::decode() {
     scopes_.emplace_back();
     for (const Parameter& parameter : entry_.parameters)
-        add_symbol(parameter.name,
-                   {Symbol::Kind::Parameter, 0, 0, parameter.offset, Space::Parameter});
+        add_symbol(parameter.name, {Symbol::Kind::Parameter, 0, 0, parameter.offset, Space::Parameter});
     declare_module_variables();
 
     int next_scope = 1;
@@ -137,8 +136,7 @@ void Decoder::declare_module_variables() {
         if (variable.space != Space::Shared) {
             const auto address = addresses_.find(variable.name);
             if (address != addresses_.end())
-                add_symbol(variable.name,
-                           {Symbol::Kind::Variable, 0, 0, address->second, variable.space});
+                add_symbol(variable.name, {Symbol::Kind::Variable, 0, 0, address->second, variable.space});
             continue;
         }
         const bool used = std::any_of(entry_.body.begin(), entry_.body.end(), [&](const Statement& s) {
@@ -156,7 +154,8 @@ void Decoder::declare_module_variables() {
     for (const bool dynamic : {false, true}) {
         for (const Variable& variable : shared) {
             if ((variable.bytes == 0) != dynamic) continue;
-            const uint64_t start = round_up(end, dynamic ? std::max(variable.alignment, 16u) : variable.alignment);
+            const uint64_t start =
+                round_up(end, dynamic ? std::max(variable.alignment, 16u) : variable.alignment);
             add_symbol(variable.name, {Symbol::Kind::Variable, 0, 0, start, Space::Shared});
             if (dynamic)
                 program_.static_shared_bytes = static_cast<uint32_t>(start);
@@ -186,7 +185,8 @@ void Decoder::declare(const std::string& declaration) {
 void Decoder::declare_registers(const std::string& declaration) {
     const size_t dot = declaration.find('.', 1);
     const size_t blank = declaration.find(' ', dot);
-    if (dot == std::string::npos || blank == std::string::npos) throw Unavailable("not supported: " + declaration);
+    if (dot == std::string::npos || blank == std::string::npos)
+        throw Unavailable("not supported: " + declaration);
     const Type type = parse_type(declaration.substr(dot + 1, blank - dot - 1));
     if (type == Type::None) throw Unavailable("not supported: " + declaration);
     const uint8_t bits = type == Type::Pred ? 1 : bytes_of(type) == 8 ? 64 : 32;

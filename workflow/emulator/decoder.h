@@ -1,9 +1,9 @@
 // Turns an entry's statements into a Program.
 //
-// The instructions live in operations/, a file a family. Each file registers a function for every opcode that it knows;
-// several may share an opcode (`add` of integers, of floats, of halves), and each declines what isn't its own by
-// returning false before it takes anything. Modifiers are taken one by one, and any left over makes the instruction
-// unknown: nothing is skipped in silence.
+// The instructions live in operations/, a file a family. Each file registers a function for every opcode that
+// it knows; several may share an opcode (`add` of integers, of floats, of halves), and each declines what
+// isn't its own by returning false before it takes anything. Modifiers are taken one by one, and any left
+// over makes the instruction unknown: nothing is skipped in silence.
 #pragma once
 
 #include <map>

@@ -64,7 +64,8 @@ struct Warp {
     std::vector<PendingCopy> copies;
     uint32_t copy_groups[kLanes] = {};  // committed by each lane
 
-    // Shared and global accesses up to this time, by lanes of this warp, are ordered before what it does now ...
+    // Shared and global accesses up to this time, by lanes of this warp, are ordered before what it does now
+    // ...
     uint32_t lanes_ordered_until = 0;
     // ... and up to this time by any thread of the block.
     uint32_t block_ordered_until = 0;
@@ -94,13 +95,13 @@ struct Warp {
 
 // One of the sixteen named barriers of a block.
 struct Barrier {
-    uint32_t arrived = 0;          // warps, a bit each
-    uint32_t waiting = 0;          // those of them that wait for completion
-    uint32_t expected_warps = 0;   // 0: all that are alive
-    uint32_t first_pc = 0;         // of the first arrival, to tell divergent code
-    uint32_t reduction_count = 0;  // of barrier.red: threads whose predicate holds ...
+    uint32_t arrived = 0;            // warps, a bit each
+    uint32_t waiting = 0;            // those of them that wait for completion
+    uint32_t expected_warps = 0;     // 0: all that are alive
+    uint32_t first_pc = 0;           // of the first arrival, to tell divergent code
+    uint32_t reduction_count = 0;    // of barrier.red: threads whose predicate holds ...
     uint32_t reduction_threads = 0;  // ... out of so many
-    std::vector<uint32_t> known;   // what the arrivals knew of each warp's past
+    std::vector<uint32_t> known;     // what the arrivals knew of each warp's past
 };
 
 constexpr int kBarriers = 16;
@@ -116,8 +117,8 @@ struct LaunchShape {
 struct Block {
     const Launch* launch = nullptr;
     uint32_t position[3] = {0, 0, 0};
-    uint32_t number = 0;  // in the natural order
-    uint32_t begin = 0;   // time at which the block began
+    uint32_t number = 0;        // in the natural order
+    uint32_t begin = 0;         // time at which the block began
     uint64_t instructions = 0;  // executed by its warps so far, to the last branch
     std::vector<Warp> warps;
     std::vector<uint8_t> register_file;
@@ -126,7 +127,8 @@ struct Block {
     std::vector<uint8_t> local;  // thread after thread
     SharedCheck shared_check;
     Barrier barriers[kBarriers];
-    // With partial ordering: accesses of warp j up to known[i * warps + j] are ordered before what warp i does now.
+    // With partial ordering: accesses of warp j up to known[i * warps + j] are ordered before what warp i
+    // does now.
     std::vector<uint32_t> known;
     // What the block's fences have published of each warp.
     std::vector<uint32_t> published;

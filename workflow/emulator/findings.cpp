@@ -46,7 +46,8 @@ void Findings::describe(const Warp& warp, int lane, const std::string& what, int
     split_thread(*block.launch, warp.thread(lane), finding.thread);
     finding.has_other = other >= 0;
     if (other >= 0) split_thread(*block.launch, static_cast<uint32_t>(other), finding.other_thread);
-    finding.message = "thread " + name_position(finding.thread) + " of block " + name_position(finding.block) + " " + what;
+    finding.message =
+        "thread " + name_position(finding.thread) + " of block " + name_position(finding.block) + " " + what;
 }
 
 std::string name_position(const uint32_t position[3]) {

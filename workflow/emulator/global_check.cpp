@@ -24,15 +24,16 @@ bool ordered_before(const Warp& warp, int lane, const GlobalCell& cell) {
     return cell.time <= block.known[warp.index * block.launch->warps + thread / kLanes];
 }
 
-void report(Warp& warp, const Instruction& instruction, int lane, const GlobalCell& cell, const Buffer& buffer,
-            uint64_t offset, GlobalAccess access) {
+void report(Warp& warp, const Instruction& instruction, int lane, const GlobalCell& cell,
+            const Buffer& buffer, uint64_t offset, GlobalAccess access) {
     const Launch& launch = *warp.block->launch;
     if (!launch.findings->first(FindingKind::Race, instruction, *launch.program)) return;
     const int other = static_cast<int>(cell.writer & kThreadMask);
     const bool same_block = cell.block == warp.block->number;
     std::string partner = "thread " + name_thread(warp, other);
     if (!same_block) {
-        const uint32_t position[3] = {cell.block % launch.grid[0], cell.block / launch.grid[0] % launch.grid[1],
+        const uint32_t position[3] = {cell.block % launch.grid[0],
+                                      cell.block / launch.grid[0] % launch.grid[1],
                                       cell.block / launch.grid[0] / launch.grid[1]};
         partner += " of block " + name_position(position);
     }

@@ -1,7 +1,8 @@
-// Watches the global words that a launch writes: two threads that touch one without a barrier between them race.
+// Watches the global words that a launch writes: two threads that touch one without a barrier between them
+// race.
 //
-// Reads are remembered nowhere, so a word read before another thread writes it goes unnoticed in that order of blocks
-// and warps; in the opposite order it is found.
+// Reads are remembered nowhere, so a word read before another thread writes it goes unnoticed in that order
+// of blocks and warps; in the opposite order it is found.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace ptx {
 // Strong accesses (atomic, volatile, relaxed and the like) may meet their own kind.
 enum class GlobalAccess : uint8_t { Read, Write, StrongRead, StrongWrite, Atomic };
 
-// Checks accesses of `bytes` at each of `lanes`' offsets, all inside the buffer. A write is also done, lane after lane:
-// `values` holds what each writes, one after another; null for reads and atomics.
+// Checks accesses of `bytes` at each of `lanes`' offsets, all inside the buffer. A write is also done, lane
+// after lane: `values` holds what each writes, one after another; null for reads and atomics.
 void check_global(Warp& warp, const Instruction& instruction, Buffer& buffer, uint32_t lanes,
                   const uint64_t* offsets, uint32_t bytes, GlobalAccess access, const uint8_t* values);
 

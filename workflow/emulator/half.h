@@ -49,8 +49,8 @@ inline uint16_t float_to_bfloat(float value) {
     return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
 }
 
-// The nearest float32 in the direction of zero, with its last bit set when that isn't exact: rounding this to at most
-// 22 bits gives what rounding the float64 would.
+// The nearest float32 in the direction of zero, with its last bit set when that isn't exact: rounding this to
+// at most 22 bits gives what rounding the float64 would.
 inline float round_to_odd(double value) {
     float nearest = static_cast<float>(value);
     if (static_cast<double>(nearest) == value || std::isnan(value) || std::isinf(value)) return nearest;

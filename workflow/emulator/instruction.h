@@ -51,8 +51,8 @@ struct Instruction {
     Access access = Access::None;
     Space space = Space::Generic;
     Type type = Type::None;
-    uint8_t width = 0;     // bytes of an element in memory
-    uint8_t elements = 1;  // elements of a vector access
+    uint8_t width = 0;            // bytes of an element in memory
+    uint8_t elements = 1;         // elements of a vector access
     bool narrow_address = false;  // the address register has 32 bits
     uint8_t option[2] = {0, 0};   // the handler's own
     int64_t displacement = 0;     // added to the address
@@ -71,8 +71,8 @@ struct InstructionNote {
     uint16_t tensor_flops = 0;  // of a thread's share of a matrix instruction
     bool is_fma = false;        // a float32 fused multiply-add, one FFMA in SASS
     bool is_volatile = false;
-    // Shared loads and stores: bytes of the one instruction that ptxas makes of this and its neighbours, and how far before
-    // this one it starts; 0 bytes when a neighbour stands for it.
+    // Shared loads and stores: bytes of the one instruction that ptxas makes of this and its neighbours, and
+    // how far before this one it starts; 0 bytes when a neighbour stands for it.
     uint8_t merged_bytes = 0;
     uint8_t merged_shift = 0;
 };
@@ -134,7 +134,8 @@ struct Program {
     uint32_t shared_granule_shift = 2;
     uint32_t global_granule_shift = 2;
     bool stores_global = false;
-    // Named barriers with a thread count, arrivals without waiting, fences: warps are then ordered pair by pair.
+    // Named barriers with a thread count, arrivals without waiting, fences: warps are then ordered pair by
+    // pair.
     bool partial_ordering = false;
     // Fences or atomics let blocks talk to each other, which the check of global memory can't follow.
     bool blocks_communicate = false;

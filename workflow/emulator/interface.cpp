@@ -104,7 +104,8 @@ void check_limits(const ptx_launch& request, const Program& program) {
         throw NotLaunchable("a block of " + std::to_string(threads) + " threads; the limit is " +
                             std::to_string(kMostThreads));
     if (program.max_threads != 0 && threads > program.max_threads)
-        throw NotLaunchable("a block of " + std::to_string(threads) + " threads; the kernel's __launch_bounds__ allow " +
+        throw NotLaunchable("a block of " + std::to_string(threads) +
+                            " threads; the kernel's __launch_bounds__ allow " +
                             std::to_string(program.max_threads));
     if (request.block[2] > 64)
         throw NotLaunchable("block.z is " + std::to_string(request.block[2]) + "; the limit is 64");
@@ -267,7 +268,8 @@ uint32_t ptx_sectors(const uint64_t* addresses, uint32_t active, uint32_t bytes)
     return count_sectors(addresses, active, bytes);
 }
 
-int ptx_shared_widths(ptx_module* module, const char* entry, uint32_t* counts, char* message, uint32_t message_bytes) {
+int ptx_shared_widths(ptx_module* module, const char* entry, uint32_t* counts, char* message,
+                      uint32_t message_bytes) {
     return guarded(message, message_bytes, [&] {
         constexpr int kWidths = 5;
         std::fill_n(counts, 2 * kWidths, 0u);

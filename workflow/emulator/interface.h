@@ -1,7 +1,8 @@
 // The C interface of the emulator's shared library.
 //
-// A module is loaded once and launched as often as wanted; findings and counters add up until ptx_reset. No function throws,
-// prints or keeps a pointer to what it was given beyond the call. A module may be used by one thread at a time.
+// A module is loaded once and launched as often as wanted; findings and counters add up until ptx_reset. No
+// function throws, prints or keeps a pointer to what it was given beyond the call. A module may be used by
+// one thread at a time.
 #ifndef PTX_EMULATOR_INTERFACE_H
 #define PTX_EMULATOR_INTERFACE_H
 
@@ -66,10 +67,10 @@ enum ptx_finding_kind {
 
 typedef struct {
     uint32_t kind;
-    uint32_t line;         // 0 when unknown
-    const char* message;   // valid until the next call with this module, as are all texts here
+    uint32_t line;        // 0 when unknown
+    const char* message;  // valid until the next call with this module, as are all texts here
     const char* instruction;
-    const char* file;      // empty when unknown
+    const char* file;  // empty when unknown
     uint32_t block[3];
     uint32_t thread[3];
     uint32_t has_other_thread;
@@ -87,7 +88,8 @@ PTX_EXPORT uint64_t ptx_buffer_address(uint32_t buffer);
 PTX_EXPORT uint32_t ptx_entry_count(const ptx_module* module);
 PTX_EXPORT const char* ptx_entry_name(const ptx_module* module, uint32_t entry);
 PTX_EXPORT uint32_t ptx_parameter_count(const ptx_module* module, uint32_t entry);
-PTX_EXPORT void ptx_parameter_at(const ptx_module* module, uint32_t entry, uint32_t index, ptx_parameter* parameter);
+PTX_EXPORT void ptx_parameter_at(const ptx_module* module, uint32_t entry, uint32_t index,
+                                 ptx_parameter* parameter);
 PTX_EXPORT uint32_t ptx_parameter_bytes(const ptx_module* module, uint32_t entry);
 
 // A ptx_status; `message` says what is wrong unless it is PTX_OK.
@@ -101,11 +103,12 @@ PTX_EXPORT const char* ptx_counter_name(uint32_t counter);
 PTX_EXPORT void ptx_counters(const ptx_module* module, uint64_t* values);
 
 // Shared-memory cost of an access by itself: wavefronts in the low, phases in the high half.
-PTX_EXPORT uint64_t ptx_shared_cost(const uint32_t* addresses, uint32_t active, uint32_t bytes, uint32_t is_store);
+PTX_EXPORT uint64_t ptx_shared_cost(const uint32_t* addresses, uint32_t active, uint32_t bytes,
+                                    uint32_t is_store);
 PTX_EXPORT uint32_t ptx_sectors(const uint64_t* addresses, uint32_t active, uint32_t bytes);
 
-// Shared loads (five numbers) and stores (five more) in the text of an entry, by the width that ptxas is predicted to give
-// them: 1, 2, 4, 8 and 16 bytes.
+// Shared loads (five numbers) and stores (five more) in the text of an entry, by the width that ptxas is
+// predicted to give them: 1, 2, 4, 8 and 16 bytes.
 PTX_EXPORT int ptx_shared_widths(ptx_module* module, const char* entry, uint32_t* counts, char* message,
                                  uint32_t message_bytes);
 

@@ -1,5 +1,6 @@
-// Loops over the lanes of a warp. A register is 32 contiguous values, so a handler is a loop that the compiler turns
-// into vector instructions; with only some lanes active it computes all and blends, which is still vector code.
+// Loops over the lanes of a warp. A register is 32 contiguous values, so a handler is a loop that the
+// compiler turns into vector instructions; with only some lanes active it computes all and blends, which is
+// still vector code.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace ptx {
 
-// How a value of type T lies in a register: 16-bit values take 32 bits, of which the upper half means nothing.
+// How a value of type T lies in a register: 16-bit values take 32 bits, of which the upper half means
+// nothing.
 template <class T>
 struct Slot {
     using Stored = T;

@@ -1,5 +1,5 @@
-// The address spaces of a launch. Every buffer is an allocation of its own at a made-up device address, far from
-// all others, so that an access is either inside one buffer or out of bounds.
+// The address spaces of a launch. Every buffer is an allocation of its own at a made-up device address, far
+// from all others, so that an access is either inside one buffer or out of bounds.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ constexpr uint64_t kLocalWindow = 0x500000000000ull;
 constexpr uint64_t kSharedWindow = 0x600000000000ull;
 constexpr uint64_t kGlobalWindow = 0x700000000000ull;
 constexpr uint64_t kWindowBytes = 0x100000000000ull;
-constexpr int kBufferShift = 36;          // 64 GiB of addresses for each buffer
+constexpr int kBufferShift = 36;           // 64 GiB of addresses for each buffer
 constexpr uint32_t kFirstVariable = 1024;  // buffers from here on are the module's own variables
 
-// What a lane reads where it must not, and what shared memory holds before anything is written to it: a NaN in
-// every floating-point format, so that it shows in results.
+// What a lane reads where it must not, and what shared memory holds before anything is written to it: a NaN
+// in every floating-point format, so that it shows in results.
 constexpr uint8_t kJunkByte = 0xff;
 alignas(16) inline constexpr uint8_t kJunk[16] = {
     kJunkByte, kJunkByte, kJunkByte, kJunkByte, kJunkByte, kJunkByte, kJunkByte, kJunkByte,
@@ -29,7 +29,7 @@ alignas(16) inline constexpr uint8_t kJunk[16] = {
 struct GlobalCell {
     uint32_t time = 0;
     uint32_t block = 0;
-    uint32_t writer = 0;  // thread in its block, and kAtomicWriter
+    uint32_t writer = 0;  // thread in its block, and how (shared_check.h)
 };
 
 struct Buffer {
@@ -44,9 +44,7 @@ struct Buffer {
 
 class Memory {
   public:
-    static uint64_t address_of(uint32_t buffer) {
-        return kGlobalWindow + (uint64_t{buffer} << kBufferShift);
-    }
+    static uint64_t address_of(uint32_t buffer) { return kGlobalWindow + (uint64_t{buffer} << kBufferShift); }
 
     // The buffer that `address` belongs to, whatever its size; null when there is none.
     Buffer* buffer_at(uint64_t address) {

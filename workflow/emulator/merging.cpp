@@ -95,8 +95,8 @@ class Window {
         return access.displacement == high || access.displacement + access.bytes() == low;
     }
 
-    // Joins what fills an aligned window of 16, else 8, else 4 bytes. `may_fill`: loads of three words out of four read
-    // the fourth as well.
+    // Joins what fills an aligned window of 16, else 8, else 4 bytes. `may_fill`: loads of three words out of
+    // four read the fourth as well.
     void merge(int alignment, bool may_fill) {
         std::stable_sort(accesses_.begin(), accesses_.end(),
                          [&](uint32_t a, uint32_t b) { return first(a) < first(b); });
@@ -135,7 +135,8 @@ class Window {
         InstructionNote& leader = program_->notes[accesses_[i]];
         leader.merged_bytes = static_cast<uint8_t>(size);
         leader.merged_shift = static_cast<uint8_t>(first(accesses_[i]) - start);
-        accesses_.erase(accesses_.begin() + static_cast<std::ptrdiff_t>(i), accesses_.begin() + static_cast<std::ptrdiff_t>(end));
+        accesses_.erase(accesses_.begin() + static_cast<std::ptrdiff_t>(i),
+                        accesses_.begin() + static_cast<std::ptrdiff_t>(end));
         return 0;
     }
 
@@ -186,10 +187,11 @@ class Merger {
     }
 
     static bool ends_runs(const Instruction& instruction) {
-        const bool warp_barrier = instruction.kind == Kind::Converged && instruction.destination == kNoRegister &&
-                                  instruction.a == kNoRegister;
-        return instruction.access == Access::AsyncCopy || instruction.access == Access::Atomic || warp_barrier ||
-               instruction.kind == Kind::Barrier || instruction.kind == Kind::Branch || instruction.kind == Kind::Exit;
+        const bool warp_barrier = instruction.kind == Kind::Converged &&
+                                  instruction.destination == kNoRegister && instruction.a == kNoRegister;
+        return instruction.access == Access::AsyncCopy || instruction.access == Access::Atomic ||
+               warp_barrier || instruction.kind == Kind::Barrier || instruction.kind == Kind::Branch ||
+               instruction.kind == Kind::Exit;
     }
 
     template <class Body>
@@ -204,7 +206,8 @@ class Merger {
     // Stores are joined only with their neighbours in time.
     void add_store(const Instruction& instruction) {
         const bool fits = may_merge(program_, instruction);
-        if (!stores_.empty() && (!fits || store_base_ != instruction.a || !stores_.adjoins(instruction))) end_stores();
+        if (!stores_.empty() && (!fits || store_base_ != instruction.a || !stores_.adjoins(instruction)))
+            end_stores();
         if (!fits) return;
         store_base_ = instruction.a;
         stores_.add(instruction.index);

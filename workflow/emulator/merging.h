@@ -1,5 +1,5 @@
-// Predicts which neighbouring accesses of shared memory ptxas joins into one wider instruction. Checked against its output
-// for every kernel here; docs/emulator.md tells the rules and where they fail.
+// Predicts which neighbouring accesses of shared memory ptxas joins into one wider instruction. Checked
+// against its output for every kernel here; docs/emulator.md tells the rules and where they fail.
 #pragma once
 
 #include "instruction.h"

@@ -103,8 +103,8 @@ class ModuleParser {
         if (std::sscanf(line.c_str(), ".loc %u %u %u", &here.file, &here.line, &here.column) < 2) return;
         const char* call = std::strstr(line.c_str(), "inlined_at");
         Location caller;
-        if (call != nullptr && std::sscanf(call, "inlined_at %u %u %u", &caller.file, &caller.line,
-                                           &caller.column) == 3) {
+        if (call != nullptr &&
+            std::sscanf(call, "inlined_at %u %u %u", &caller.file, &caller.line, &caller.column) == 3) {
             const auto key = std::make_tuple(caller.file, caller.line, caller.column);
             const auto known = location_index_.find(key);
             if (known != location_index_.end()) {
@@ -184,7 +184,8 @@ class ModuleParser {
         const std::vector<std::string> items = split(inside, ',');
         for (const std::string& item : items) {
             uint64_t bits = 0;
-            const bool float_bits = item.size() > 2 && item[0] == '0' && std::strchr("fFdD", item[1]) != nullptr;
+            const bool float_bits =
+                item.size() > 2 && item[0] == '0' && std::strchr("fFdD", item[1]) != nullptr;
             if (!parse_integer(float_bits ? "0x" + item.substr(2) : item, bits)) {
                 variable.unknown_initial = true;
                 return;
@@ -244,8 +245,8 @@ class ModuleParser {
         parameter.bytes = static_cast<uint32_t>(bytes_of(type) * count);
         parameter.alignment = std::max(parameter.alignment, bytes_of(type));
         if (parameter.bytes == 0) throw BadArgument("parameter of unknown size: " + text);
-        entry.parameter_bytes = (entry.parameter_bytes + parameter.alignment - 1) / parameter.alignment *
-                                parameter.alignment;
+        entry.parameter_bytes =
+            (entry.parameter_bytes + parameter.alignment - 1) / parameter.alignment * parameter.alignment;
         parameter.offset = entry.parameter_bytes;
         entry.parameter_bytes += parameter.bytes;
         entry.parameters.push_back(std::move(parameter));

@@ -40,8 +40,8 @@ struct Variable {
     uint64_t bytes = 0;  // 0 for the array of unknown size that is dynamic shared memory
     uint32_t alignment = 1;
     uint32_t element_bytes = 1;
-    std::vector<uint8_t> initial;     // empty: zeroes
-    bool unknown_initial = false;     // holds addresses, which the emulator can't fill in
+    std::vector<uint8_t> initial;  // empty: zeroes
+    bool unknown_initial = false;  // holds addresses, which the emulator can't fill in
 };
 
 struct EntryText {

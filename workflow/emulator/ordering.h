@@ -1,5 +1,5 @@
-// What happens before what. Time is one number for the emulator; it moves on at every synchronisation, so that accesses
-// before and after one bear different times.
+// What happens before what. Time is one number for the emulator; it moves on at every synchronisation, so
+// that accesses before and after one bear different times.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ void begin_block_order(Block& block);
 // The lanes of the warp have met (__syncwarp).
 void order_lanes(Warp& warp);
 
-// A fence, release or acquire. Taken generously: the warp learns of everything that any fence of the block has
-// published so far, since the flag that it saw isn't followed.
+// A fence, release or acquire. Taken generously: the warp learns of everything that any fence of the block
+// has published so far, since the flag that it saw isn't followed.
 void order_by_fence(Warp& warp);
 
 // A barrier that all warps of the block have reached.

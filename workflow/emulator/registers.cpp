@@ -39,8 +39,8 @@ struct BasicBlock {
     uint32_t first;
     uint32_t last;
     std::vector<uint32_t> successors;
-    Bits reads;    // before any write in the block
-    Bits writes;   // by an instruction that every lane executes
+    Bits reads;   // before any write in the block
+    Bits writes;  // by an instruction that every lane executes
     Bits live_in;
     Bits live_out;
 };
@@ -51,7 +51,8 @@ std::vector<BasicBlock> find_blocks(const Program& program) {
     leads[0] = 1;
     for (const Instruction& instruction : program.code) {
         if (instruction.kind == Kind::Branch) leads[instruction.target] = 1;
-        if (instruction.kind == Kind::Branch || instruction.kind == Kind::Exit) leads[instruction.index + 1] = 1;
+        if (instruction.kind == Kind::Branch || instruction.kind == Kind::Exit)
+            leads[instruction.index + 1] = 1;
     }
     std::vector<BasicBlock> blocks;
     std::vector<uint32_t> block_at(size + 1, 0);
@@ -120,7 +121,8 @@ struct Interval {
     }
 };
 
-std::vector<Interval> find_intervals(const Program& program, const std::vector<BasicBlock>& blocks, size_t registers) {
+std::vector<Interval> find_intervals(const Program& program, const std::vector<BasicBlock>& blocks,
+                                     size_t registers) {
     std::vector<Interval> intervals(registers);
     for (const BasicBlock& block : blocks) {
         for (uint32_t i = block.first; i <= block.last; ++i) {
@@ -139,8 +141,8 @@ uint32_t place_bytes(uint8_t bits) {
     return bits == 64 ? kDoubleWordPlace : bits == 1 ? kPredicatePlace : kWordPlace;
 }
 
-// Hands out places of one size. A place is free again after the last instruction of its interval, never within it, so
-// that no instruction reads and writes one place under two names.
+// Hands out places of one size. A place is free again after the last instruction of its interval, never
+// within it, so that no instruction reads and writes one place under two names.
 class PlacePool {
   public:
     uint32_t take(uint32_t bytes, uint32_t& end, uint32_t first, uint32_t last) {
@@ -198,7 +200,8 @@ void place_registers(Program& program, const std::vector<uint8_t>& bits) {
         if (place != kNoRegister) place = offsets[place];
     };
     for (Instruction& instruction : program.code) {
-        for (Register* place : {&instruction.destination, &instruction.a, &instruction.b, &instruction.c, &instruction.guard})
+        for (Register* place :
+             {&instruction.destination, &instruction.a, &instruction.b, &instruction.c, &instruction.guard})
             move(*place);
     }
     for (Register& place : program.operand_lists)

@@ -13,7 +13,7 @@ namespace ptx {
 
 namespace {
 
-constexpr uint64_t kSlice = 1 << 14;       // instructions until another warp gets a turn
+constexpr uint64_t kSlice = 1 << 14;  // instructions until another warp gets a turn
 constexpr uint32_t kNoLimit = 0xffffffffu;
 constexpr uint32_t kGroupTurns = 1 << 10;  // of the groups of a warp, until the one ahead gets one
 
@@ -97,7 +97,8 @@ class WarpRunner {
         return chosen;
     }
 
-    // Every group waits for lanes that wait elsewhere. False when the warp now waits at a barrier of the block.
+    // Every group waits for lanes that wait elsewhere. False when the warp now waits at a barrier of the
+    // block.
     bool resolve_parked() {
         std::vector<Group>& groups = warp_.groups;
         const bool all_meet = std::all_of(groups.begin(), groups.end(), [&](const Group& group) {
@@ -297,27 +298,48 @@ class WarpRunner {
 uint32_t special_value(const Launch& launch, SpecialRegister which, uint32_t thread) {
     const uint32_t lane = thread % kLanes;
     switch (which) {
-        case SpecialRegister::ThreadX: return thread % launch.block[0];
-        case SpecialRegister::ThreadY: return thread / launch.block[0] % launch.block[1];
-        case SpecialRegister::ThreadZ: return thread / launch.block[0] / launch.block[1];
-        case SpecialRegister::BlockDimX: return launch.block[0];
-        case SpecialRegister::BlockDimY: return launch.block[1];
-        case SpecialRegister::BlockDimZ: return launch.block[2];
-        case SpecialRegister::GridDimX: return launch.grid[0];
-        case SpecialRegister::GridDimY: return launch.grid[1];
-        case SpecialRegister::GridDimZ: return launch.grid[2];
-        case SpecialRegister::Lane: return lane;
-        case SpecialRegister::WarpInBlock: return thread / kLanes;
-        case SpecialRegister::WarpsInBlock: return launch.warps;
-        case SpecialRegister::LaneMaskEqual: return 1u << lane;
-        case SpecialRegister::LaneMaskLess: return (1u << lane) - 1;
-        case SpecialRegister::LaneMaskLessEqual: return (2u << lane) - 1;
-        case SpecialRegister::LaneMaskGreater: return ~((2u << lane) - 1);
-        case SpecialRegister::LaneMaskGreaterEqual: return ~((1u << lane) - 1);
-        case SpecialRegister::DynamicSharedBytes: return launch.dynamic_shared_bytes;
-        case SpecialRegister::TotalSharedBytes: return launch.shared_bytes;
-        case SpecialRegister::One: return 1;
-        default: return 0;
+        case SpecialRegister::ThreadX:
+            return thread % launch.block[0];
+        case SpecialRegister::ThreadY:
+            return thread / launch.block[0] % launch.block[1];
+        case SpecialRegister::ThreadZ:
+            return thread / launch.block[0] / launch.block[1];
+        case SpecialRegister::BlockDimX:
+            return launch.block[0];
+        case SpecialRegister::BlockDimY:
+            return launch.block[1];
+        case SpecialRegister::BlockDimZ:
+            return launch.block[2];
+        case SpecialRegister::GridDimX:
+            return launch.grid[0];
+        case SpecialRegister::GridDimY:
+            return launch.grid[1];
+        case SpecialRegister::GridDimZ:
+            return launch.grid[2];
+        case SpecialRegister::Lane:
+            return lane;
+        case SpecialRegister::WarpInBlock:
+            return thread / kLanes;
+        case SpecialRegister::WarpsInBlock:
+            return launch.warps;
+        case SpecialRegister::LaneMaskEqual:
+            return 1u << lane;
+        case SpecialRegister::LaneMaskLess:
+            return (1u << lane) - 1;
+        case SpecialRegister::LaneMaskLessEqual:
+            return (2u << lane) - 1;
+        case SpecialRegister::LaneMaskGreater:
+            return ~((2u << lane) - 1);
+        case SpecialRegister::LaneMaskGreaterEqual:
+            return ~((1u << lane) - 1);
+        case SpecialRegister::DynamicSharedBytes:
+            return launch.dynamic_shared_bytes;
+        case SpecialRegister::TotalSharedBytes:
+            return launch.shared_bytes;
+        case SpecialRegister::One:
+            return 1;
+        default:
+            return 0;
     }
 }
 

@@ -107,8 +107,8 @@ void SharedCheck::load(Warp& warp, const Instruction& instruction, const uint32_
 
 // This loop decides how fast a checked kernel runs: what it needs stays in registers, and the rest is called.
 template <bool kByWarp, bool kOneCell>
-void SharedCheck::load_cells(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
-                             uint32_t bytes) {
+void SharedCheck::load_cells(Warp& warp, const Instruction& instruction, const uint32_t* addresses,
+                             uint32_t active, uint32_t bytes) {
     const Block& block = *warp.block;
     const uint32_t shift = shift_;
     const uint32_t now = *block.launch->now;
@@ -126,8 +126,10 @@ void SharedCheck::load_cells(Warp& warp, const Instruction& instruction, const u
         const uint32_t last = kOneCell ? index : (addresses[lane] + bytes - 1) >> shift;
         do {
             SharedCell& cell = cells[index];
-            // Written in this block, and ordered before this read? One comparison, since times wrap below `begin`.
-            if (__builtin_expect(cell.write_time - begin > window, 0)) check_read(warp, instruction, lane, cell);
+            // Written in this block, and ordered before this read? One comparison, since times wrap below
+            // `begin`.
+            if (__builtin_expect(cell.write_time - begin > window, 0))
+                check_read(warp, instruction, lane, cell);
             if (cell.read_time <= until)
                 cell.reader = reader;
             else if (cell.reader != reader && (cell.reader & kSeveralWarps) == 0)
@@ -138,9 +140,11 @@ void SharedCheck::load_cells(Warp& warp, const Instruction& instruction, const u
     }
 }
 
-void SharedCheck::check_read(Warp& warp, const Instruction& instruction, uint32_t lane, const SharedCell& cell) {
+void SharedCheck::check_read(Warp& warp, const Instruction& instruction, uint32_t lane,
+                             const SharedCell& cell) {
     const Block& block = *warp.block;
-    const Context context{warp, instruction, block.begin, *block.launch->now, warp.block_ordered_until, 0, nullptr};
+    const Context context{warp, instruction, block.begin, *block.launch->now, warp.block_ordered_until,
+                          0,    nullptr};
     check_previous_write(context, cell, static_cast<int>(lane), true);
 }
 
@@ -157,11 +161,11 @@ void SharedCheck::record_read(const Warp& warp, uint32_t index, uint32_t reader)
     record.time = *warp.block->launch->now;
 }
 
-void SharedCheck::store(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
-                        uint32_t bytes, const uint8_t* values) {
+void SharedCheck::store(Warp& warp, const Instruction& instruction, const uint32_t* addresses,
+                        uint32_t active, uint32_t bytes, const uint8_t* values) {
     Block& block = *warp.block;
-    const Context context{warp, instruction, block.begin, *block.launch->now, warp.block_ordered_until, 0,
-                        block.shared.data()};
+    const Context context{warp, instruction,        block.begin, *block.launch->now, warp.block_ordered_until,
+                          0,    block.shared.data()};
     for_each_lane(active, [&](int lane) {
         const uint32_t last = (addresses[lane] + bytes - 1) >> shift_;
         const uint8_t* value = values + lane * bytes;
@@ -186,7 +190,8 @@ void SharedCheck::write_cell(const Context& context, uint32_t index, int lane, c
     cell.writer = context.warp.thread(lane) | context.how;
 }
 
-void SharedCheck::load_for_warp(Warp& warp, const Instruction& instruction, uint32_t address, uint32_t bytes) {
+void SharedCheck::load_for_warp(Warp& warp, const Instruction& instruction, uint32_t address,
+                                uint32_t bytes) {
     const Block& block = *warp.block;
     const uint32_t reader = kSeveralLanes | warp.index;
     for (uint32_t index = address >> shift_; index <= (address + bytes - 1) >> shift_; ++index) {
@@ -206,11 +211,12 @@ void SharedCheck::load_for_warp(Warp& warp, const Instruction& instruction, uint
     }
 }
 
-void SharedCheck::start_copy(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
-                             uint32_t bytes) {
+void SharedCheck::start_copy(Warp& warp, const Instruction& instruction, const uint32_t* addresses,
+                             uint32_t active, uint32_t bytes) {
     const Block& block = *warp.block;
-    const Context context{warp,         instruction,         block.begin, *block.launch->now, warp.block_ordered_until,
-                          kPendingCopy, block.shared.data()};
+    const Context context{
+        warp,         instruction,        block.begin, *block.launch->now, warp.block_ordered_until,
+        kPendingCopy, block.shared.data()};
     for_each_lane(active, [&](int lane) {
         const uint32_t last = (addresses[lane] + bytes - 1) >> shift_;
         for (uint32_t index = addresses[lane] >> shift_; index <= last; ++index)
@@ -226,16 +232,18 @@ void SharedCheck::land(Warp& warp, uint32_t lane, uint32_t address, uint32_t byt
     }
 }
 
-void SharedCheck::strong(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
-                         uint32_t bytes, bool writes) {
+void SharedCheck::strong(Warp& warp, const Instruction& instruction, const uint32_t* addresses,
+                         uint32_t active, uint32_t bytes, bool writes) {
     const Block& block = *warp.block;
-    const Context context{warp,          instruction,         block.begin, *block.launch->now, warp.block_ordered_until,
-                        kStrongWriter, block.shared.data()};
+    const Context context{
+        warp,          instruction,        block.begin, *block.launch->now, warp.block_ordered_until,
+        kStrongWriter, block.shared.data()};
     for_each_lane(active, [&](int lane) {
         const uint32_t last = (addresses[lane] + bytes - 1) >> shift_;
         for (uint32_t index = addresses[lane] >> shift_; index <= last; ++index) {
             const SharedCell& cell = cells_[index];
-            const bool reads_unordered = cell.write_time - context.begin > context.ordered_until - context.begin;
+            const bool reads_unordered =
+                cell.write_time - context.begin > context.ordered_until - context.begin;
             if (writes) {
                 if (cell.write_time < context.begin && instruction.access == Access::Atomic)
                     check_previous_write(context, cell, lane, true);
@@ -248,13 +256,15 @@ void SharedCheck::strong(Warp& warp, const Instruction& instruction, const uint3
 }
 
 // Tells why an earlier write isn't known to come before this access.
-void SharedCheck::check_previous_write(const Context& context, const SharedCell& cell, int lane, bool reading) {
+void SharedCheck::check_previous_write(const Context& context, const SharedCell& cell, int lane,
+                                       bool reading) {
     Warp& warp = context.warp;
     const Launch& launch = *warp.block->launch;
     if (cell.write_time < context.begin) {
         if (!reading) return;
         if (launch.findings->first(FindingKind::UninitialisedRead, context.instruction, *launch.program))
-            launch.findings->describe(warp, lane, "reads shared memory that no thread of its block has written");
+            launch.findings->describe(warp, lane,
+                                      "reads shared memory that no thread of its block has written");
         return;
     }
     const uint32_t thread = cell.writer & kThreadMask;

@@ -1,8 +1,9 @@
 // Watches shared memory for races and for reads of what nobody wrote.
 //
 // Each granule remembers who wrote and who read it last, and when. Time is a number that moves on at every
-// synchronisation, and each warp knows up to when all others' accesses are ordered before its own (execution.h), so the
-// usual check is one comparison. Cells of earlier blocks are older than the present block and count as untouched.
+// synchronisation, and each warp knows up to when all others' accesses are ordered before its own
+// (execution.h), so the usual check is one comparison. Cells of earlier blocks are older than the present
+// block and count as untouched.
 #pragma once
 
 #include <cstdint>
@@ -50,20 +51,22 @@ class SharedCheck {
     void load(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
               uint32_t bytes);
 
-    // Checks stores likewise, and does each lane's before it looks at the next: `values` holds them one after another.
+    // Checks stores likewise, and does each lane's before it looks at the next: `values` holds them one after
+    // another.
     void store(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
                uint32_t bytes, const uint8_t* values);
 
     // Checks a read of `bytes` contiguous ones by the warp as a whole, each lane for others, as of a matrix.
     void load_for_warp(Warp& warp, const Instruction& instruction, uint32_t address, uint32_t bytes);
 
-    // Asynchronous copies of `bytes` to each active lane's address: they write like a store, but nobody may touch the
-    // place until `land` tells that the copying thread has waited.
+    // Asynchronous copies of `bytes` to each active lane's address: they write like a store, but nobody may
+    // touch the place until `land` tells that the copying thread has waited.
     void start_copy(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
                     uint32_t bytes);
     void land(Warp& warp, uint32_t lane, uint32_t address, uint32_t bytes);
 
-    // A read, write or read-modify-write that may meet others of its kind: an atomic, volatile or relaxed access.
+    // A read, write or read-modify-write that may meet others of its kind: an atomic, volatile or relaxed
+    // access.
     void strong(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
                 uint32_t bytes, bool writes);
 

@@ -1,6 +1,6 @@
-// What the matrix instructions have in common: element formats, and the product itself. Products and their sum are made in
-// float64 and rounded once, which is nearer to the exact value than tensor cores are: results are to be compared within a
-// bound, never bit for bit with a device.
+// What the matrix instructions have in common: element formats, and the product itself. Products and their
+// sum are made in float64 and rounded once, which is nearer to the exact value than tensor cores are: results
+// are to be compared within a bound, never bit for bit with a device.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,12 @@ namespace ptx {
 // The value of an element of an A or B matrix from its bits.
 inline float matrix_element(Type type, uint32_t bits) {
     switch (type) {
-        case Type::F16: return half_to_float(static_cast<uint16_t>(bits));
-        case Type::BF16: return bfloat_to_float(static_cast<uint16_t>(bits));
-        default: return bits_as<float>(bits & ~0x1fffu);  // TF32: the low bits aren't looked at
+        case Type::F16:
+            return half_to_float(static_cast<uint16_t>(bits));
+        case Type::BF16:
+            return bfloat_to_float(static_cast<uint16_t>(bits));
+        default:
+            return bits_as<float>(bits & ~0x1fffu);  // TF32: the low bits aren't looked at
     }
 }
 

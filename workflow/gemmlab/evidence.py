@@ -515,7 +515,7 @@ def refusal(run: Run, *, case: Names) -> list[Figure]:
         answer = answers[name]
         if answer["error"] is None:
             raise Missing(f"{name.replace('_', ' ')}: {answer['message']}")
-        figures.append(Figure(f"for a {name.replace('_', ' ')}", answer["error"], answer["message"]))
+        figures.append(Figure(f"for {name.replace('_', ' ')}", answer["error"], answer["message"]))
     return figures
 
 

@@ -18,7 +18,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from gemmlab import status
 from gemmlab.catalogue import BASELINES, Variant
@@ -472,7 +472,9 @@ def roofline(
         axes.set_xlabel("FLOP for each byte")
         _plain_ticks(axes)
     panels[0].set_ylabel("TFLOP/s, cold cache")
+    panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panels[0].yaxis.set_minor_formatter(NullFormatter())
     for name, (colour, marker) in styles.items():
         panels[1].scatter([], [], color=colour, marker=marker, s=36, label=name)
     panels[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

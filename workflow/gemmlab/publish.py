@@ -58,6 +58,7 @@ def publish(
     recorded = [] if timed else read_recorded(published, catalogue, shape)
     if timed or not recorded:
         drawings += figures.timing_drawings(frames["timings"], catalogue, shape)
+    if timed:
         probes = {entry.variant.name: entry.probe for entry in records if entry.probe}
         drawings.append(figures.roofline(tables["timings"], tables["counters"], probes, catalogue, shape))
     run = Run(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gemmlab.catalogue import Variant
 from gemmlab.errors import GemmlabError
+from gemmlab.expression import cdiv
 from gemmlab.problem import Problem
 
 SCALARS = (0.0, 1.0, -0.5, 1.5)
@@ -47,7 +50,8 @@ def draw_problems(variant: Variant, shapes: int, seed: int) -> list[Problem]:
     """`shapes` different problems that `variant` supports, ordered by their number of multiply-adds.
 
     Every corner of the tile comes first (1, t - 1, t, t + 1, 2 t + 1 in each dimension, several k tiles), then the
-    notorious ones, then random ones. None has more than `variant.check_fmas` multiply-adds.
+    notorious ones, then random ones. None has more than `variant.check_fmas` multiply-adds, and no random one has more
+    even if its tiles are counted whole.
 
     Raises:
         GemmlabError: the variant's constraints leave too few problems.
@@ -68,7 +72,7 @@ def draw_problems(variant: Variant, shapes: int, seed: int) -> list[Problem]:
                 "Loosen the constraints or raise check_fmas."
             )
         problem = _dress(variant, _random_shape(variant, generator), generator)
-        if problem is not None:
+        if problem is not None and _padded_fmas(variant, problem) <= variant.check_fmas:
             chosen.setdefault(problem)
     return sorted(chosen, key=lambda problem: problem.fmas)
 
@@ -88,6 +92,14 @@ def large_problems(variant: Variant, seed: int, count: int = 4) -> list[Problem]
         if problem is not None:
             chosen.append(problem)
     return chosen
+
+
+def _padded_fmas(variant: Variant, problem: Problem) -> int:
+    """Multiply-adds of all tiles that the problem touches: what a kernel computes and an emulator waits for."""
+    return math.prod(
+        cdiv(side, tile) * tile
+        for side, tile in zip((problem.m, problem.n, problem.k), variant.tile, strict=True)
+    )
 
 
 def _corners(variant: Variant) -> list[tuple[int, int, int]]:

@@ -41,22 +41,34 @@ _CONFLICTS = (
 class Quantity:
     """What story.csv compares: its column, what a sentence calls it, and the counters that are added up for it.
 
-    Without counters it is a figure of the build. `absolute` ones stand in the table as before and after, the others
-    as the quotient.
+    Without counters it is a figure of the build. With `percent_of` the sum is that share of those counters' sum.
+    `absolute` ones stand in the table as before and after, the others as the quotient; the former have to change by
+    more than `least` besides.
     """
 
     column: str
     words: str
     counters: tuple[str, ...] = ()
+    percent_of: tuple[str, ...] = ()
     absolute: bool = False
+    least: float = 0.0
 
 
+# Under a per cent of all wavefronts, conflicts are chance meetings of warps on a GPU.
+_CONFLICT_SHARE = Quantity(
+    "conflicts_percent",
+    "bank conflicts in % of the wavefronts",
+    _CONFLICTS,
+    _WAVEFRONTS,
+    absolute=True,
+    least=1.0,
+)
 _COUNTED = (
     Quantity("instructions", "PTX instructions", ("ptx_instructions",)),
     Quantity("requests", "global load requests", (_REQUESTS,)),
     Quantity("l1_sectors", "sectors asked of L1", (_SECTORS, _STORED_SECTORS)),
     Quantity("shared_wavefronts", "shared-memory wavefronts", _WAVEFRONTS),
-    Quantity("conflicts", "bank conflicts", _CONFLICTS, absolute=True),
+    _CONFLICT_SHARE,
     Quantity("barriers", "barriers", ("ptx_block_barriers",)),
 )
 _PROFILED = (
@@ -64,7 +76,7 @@ _PROFILED = (
     Quantity("requests", "global load requests", (_REQUESTS,)),
     Quantity("l1_sectors", "sectors asked of L1", (_SECTORS, _STORED_SECTORS)),
     Quantity("shared_wavefronts", "shared-memory wavefronts", _WAVEFRONTS),
-    Quantity("conflicts", "bank conflicts", _CONFLICTS, absolute=True),
+    _CONFLICT_SHARE,
     Quantity(
         "l2_sectors",
         "sectors asked of L2",
@@ -193,7 +205,11 @@ def _changes(
     def value_of(quantity: Quantity, name: str) -> float | None:
         if not quantity.counters:
             return run.build(name)[quantity.column]
-        return sum(run.count(name, shape, each, source) for each in quantity.counters)
+        total = sum(run.count(name, shape, each, source) for each in quantity.counters)
+        if not quantity.percent_of:
+            return total
+        whole = sum(run.count(name, shape, each, source) for each in quantity.percent_of)
+        return 100 * total / whole if whole else 0.0
 
     changes = {}
     for quantity in quantities:
@@ -238,7 +254,7 @@ def changes_in_words(quantities: Sequence[Quantity], changes: Changes) -> list[s
     words = []
     for quantity in quantities:
         before, after = changes.get(quantity.column, (0, 0))
-        if abs(after - before) <= NOTABLE * abs(before):
+        if abs(after - before) <= max(quantity.least, NOTABLE * abs(before)):
             continue
         if quantity.absolute or not before:
             words.append(f"{quantity.words} {number(before)} to {number(after)}")

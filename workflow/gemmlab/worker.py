@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from gemmlab.errors import GemmlabError
 from gemmlab.files import write_text
@@ -109,16 +110,16 @@ def _result(completed: Completed, time_limit_s: float) -> WorkerResult:
 def run_forked(task: Callable[[], None], time_limit_s: float) -> WorkerResult:
     """Run `task` in a fork of this process, in a group of its own that is killed as `run_worker` says.
 
-    A fork spares the start of an interpreter and its imports, half a second a job. What `task` prints comes back as
-    standard error; all else that it does is lost but for files. Its GemmlabError is printed and gives the status
-    `MISTAKE`. This process must not have initialised CUDA, which doesn't survive a fork.
+    A fork spares the start of an interpreter and its imports, half a second a job. What `task` does is lost but for
+    what it prints and the files that it writes. Its GemmlabError is printed and gives the status `MISTAKE`. This
+    process must not have initialised CUDA, which doesn't survive a fork.
 
     Args:
         task: what to do.
         time_limit_s: limit in seconds.
     """
-    with tempfile.TemporaryFile() as output, _terminated_as_exception():
-        process = _FORKS.Process(target=_run_task, args=(task, output.fileno()))
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr, _terminated_as_exception():
+        process = _FORKS.Process(target=_run_task, args=(task, stdout.fileno(), stderr.fileno()))
         sys.stdout.flush()
         sys.stderr.flush()
         process.start()
@@ -128,18 +129,21 @@ def run_forked(task: Callable[[], None], time_limit_s: float) -> WorkerResult:
             timed_out = process.is_alive()
             if timed_out:
                 _kill(process)
-        output.seek(0)
-        said = output.read().decode(errors="replace")
-    return WorkerResult(process.exitcode, timed_out, "", said[-_TAIL_CHARACTERS:], time_limit_s)
+        return WorkerResult(process.exitcode, timed_out, _tail(stdout), _tail(stderr), time_limit_s)
 
 
-def _run_task(task: Callable[[], None], output: int) -> None:
+def _tail(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")[-_TAIL_CHARACTERS:]
+
+
+def _run_task(task: Callable[[], None], stdout: int, stderr: int) -> None:
     os.setsid()
     end_with_parent()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for descriptor in (1, 2):
-        os.dup2(output, descriptor)
-    sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
     try:
         task()
     except GemmlabError as error:

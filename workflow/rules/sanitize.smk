@@ -14,6 +14,7 @@ rule sanitize:
         f"{RESULTS}/logs/sanitize/{{variant}}.log",
     conda:
         "../../environment.yml"
+    threads: 4
     params:
         settings=settings("preset", "seed"),
         device=TARGET.fingerprint,

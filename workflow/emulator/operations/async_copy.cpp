@@ -1,5 +1,5 @@
-// cp.async: copies from global to shared memory that end when their thread waits for their group. The data are read when
-// the copy starts and land at the wait; whoever touches the place in between is found.
+// cp.async: copies from global to shared memory that end when their thread waits for their group. The data
+// are read when the copy starts and land at the wait; whoever touches the place in between is found.
 #include <algorithm>
 #include <cstring>
 
@@ -30,8 +30,8 @@ void count_copy(Warp& warp, const Instruction& instruction, uint32_t reading, co
 }
 
 // Reads what the lanes want to copy; bytes that aren't read are zeroes.
-void fetch(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* sources, const uint32_t* sizes,
-           PendingCopy* copies) {
+void fetch(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* sources,
+           const uint32_t* sizes, PendingCopy* copies) {
     for (uint32_t rest = active; rest != 0;) {
         const uint32_t size = sizes[__builtin_ctz(rest)];
         const uint32_t lanes = rest & lanes_where([&](int lane) { return sizes[lane] == size; });
@@ -45,7 +45,8 @@ void fetch(Warp& warp, const Instruction& instruction, uint32_t active, const ui
                                 std::memcpy(copies[lane].data, buffer->data + offsets[lane], size);
                             });
                             if (good != 0 && warp.block->launch->counters != nullptr)
-                                Counters::mark_sectors(buffer->sectors_loaded, buffer->bytes, offsets, good, size);
+                                Counters::mark_sectors(buffer->sectors_loaded, buffer->bytes, offsets, good,
+                                                       size);
                         });
     }
 }
@@ -60,7 +61,8 @@ void start_copy(Warp& warp, const Instruction& instruction, uint32_t active) {
     uint32_t sizes[kLanes];
     const uint32_t* wanted = instruction.c != kNoRegister ? warp.lanes<uint32_t>(instruction.c) : nullptr;
     for (int lane = 0; lane < kLanes; ++lane)
-        sizes[lane] = wanted != nullptr ? std::min<uint32_t>(wanted[lane], instruction.width) : instruction.width;
+        sizes[lane] =
+            wanted != nullptr ? std::min<uint32_t>(wanted[lane], instruction.width) : instruction.width;
     if (instruction.option[1] != 0) {  // a predicate tells which lanes ignore the source
         const Register* list = &launch.program->operand_lists[instruction.list];
         const uint32_t ignoring = warp.predicate(list[0]);
@@ -68,7 +70,8 @@ void start_copy(Warp& warp, const Instruction& instruction, uint32_t active) {
             if ((ignoring >> lane & 1) != 0) sizes[lane] = 0;
     }
     if (launch.counters != nullptr)
-        count_copy(warp, instruction, active & lanes_where([&](int lane) { return sizes[lane] != 0; }), sources);
+        count_copy(warp, instruction, active & lanes_where([&](int lane) { return sizes[lane] != 0; }),
+                   sources);
 
     PendingCopy copies[kLanes];
     fetch(warp, instruction, active, sources, sizes, copies);

@@ -93,12 +93,14 @@ struct PackedAdd {
     }
 
     static uint32_t sum(uint32_t a, uint32_t b) {
-        return Format::narrow(Format::widen(static_cast<uint16_t>(a)) + Format::widen(static_cast<uint16_t>(b)));
+        return Format::narrow(Format::widen(static_cast<uint16_t>(a)) +
+                              Format::widen(static_cast<uint16_t>(b)));
     }
 };
 
 template <class T, class Operation>
-void update(Warp& warp, const Instruction& instruction, uint32_t lanes, uint8_t* base, const uint64_t* offsets) {
+void update(Warp& warp, const Instruction& instruction, uint32_t lanes, uint8_t* base,
+            const uint64_t* offsets) {
     const T* operand = warp.lanes<T>(instruction.b);
     const T* put = warp.lanes<T>(instruction.c != kNoRegister ? instruction.c : instruction.b);
     for_each_lane(lanes, [&](int lane) {
@@ -127,8 +129,8 @@ void update_global(Warp& warp, const Instruction& instruction, uint32_t active, 
                     [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t) {
                         if (good == 0) return;
                         if (warp.block->launch->find)
-                            check_global(warp, instruction, *buffer, good, offsets, sizeof(T), GlobalAccess::Atomic,
-                                         nullptr);
+                            check_global(warp, instruction, *buffer, good, offsets, sizeof(T),
+                                         GlobalAccess::Atomic, nullptr);
                         update<T, Operation>(warp, instruction, good, buffer->data, offsets);
                     });
 }
@@ -158,11 +160,16 @@ void atomic(Warp& warp, const Instruction& instruction, uint32_t active) {
 template <class Operation>
 Handler integer_handler(Type type) {
     switch (type) {
-        case Type::U32: return atomic<uint32_t, Operation>;
-        case Type::S32: return atomic<int32_t, Operation>;
-        case Type::U64: return atomic<uint64_t, Operation>;
-        case Type::S64: return atomic<int64_t, Operation>;
-        default: return nullptr;
+        case Type::U32:
+            return atomic<uint32_t, Operation>;
+        case Type::S32:
+            return atomic<int32_t, Operation>;
+        case Type::U64:
+            return atomic<uint64_t, Operation>;
+        case Type::S64:
+            return atomic<int64_t, Operation>;
+        default:
+            return nullptr;
     }
 }
 
@@ -175,27 +182,44 @@ Handler bits_handler(Type type) {
 
 Handler add_handler(Type type) {
     switch (type) {
-        case Type::F32: return atomic<float, Add>;
-        case Type::F64: return atomic<double, Add>;
-        case Type::F16x2: return atomic<uint32_t, PackedAdd<Half>>;
-        case Type::BF16x2: return atomic<uint32_t, PackedAdd<Bfloat>>;
-        default: return integer_handler<Add>(type);
+        case Type::F32:
+            return atomic<float, Add>;
+        case Type::F64:
+            return atomic<double, Add>;
+        case Type::F16x2:
+            return atomic<uint32_t, PackedAdd<Half>>;
+        case Type::BF16x2:
+            return atomic<uint32_t, PackedAdd<Bfloat>>;
+        default:
+            return integer_handler<Add>(type);
     }
 }
 
 Handler take_operation(Decoder& decoder, Type type) {
     switch (decoder.take_one_of({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"}, -1)) {
-        case 0: decoder.take("noftz"); return add_handler(type);
-        case 1: return integer_handler<Minimum>(type);
-        case 2: return integer_handler<Maximum>(type);
-        case 3: return bits_handler<And>(type);
-        case 4: return bits_handler<Or>(type);
-        case 5: return bits_handler<Xor>(type);
-        case 6: return bits_handler<Exchange>(type);
-        case 7: return bits_handler<CompareAndSwap>(type);
-        case 8: return type == Type::U32 ? atomic<uint32_t, Increment> : nullptr;
-        case 9: return type == Type::U32 ? atomic<uint32_t, Decrement> : nullptr;
-        default: return nullptr;
+        case 0:
+            decoder.take("noftz");
+            return add_handler(type);
+        case 1:
+            return integer_handler<Minimum>(type);
+        case 2:
+            return integer_handler<Maximum>(type);
+        case 3:
+            return bits_handler<And>(type);
+        case 4:
+            return bits_handler<Or>(type);
+        case 5:
+            return bits_handler<Xor>(type);
+        case 6:
+            return bits_handler<Exchange>(type);
+        case 7:
+            return bits_handler<CompareAndSwap>(type);
+        case 8:
+            return type == Type::U32 ? atomic<uint32_t, Increment> : nullptr;
+        case 9:
+            return type == Type::U32 ? atomic<uint32_t, Decrement> : nullptr;
+        default:
+            return nullptr;
     }
 }
 

@@ -1,4 +1,5 @@
-// Logic, shifts and bit fields: and, or, xor, not, shl, shr, shf, lop3, bfe, bfi, popc, clz, brev, bfind, prmt.
+// Logic, shifts and bit fields: and, or, xor, not, shl, shr, shf, lop3, bfe, bfi, popc, clz, brev, bfind,
+// prmt.
 #include "../decoder.h"
 #include "../lanes.h"
 
@@ -44,8 +45,7 @@ struct LogicalNot {
 // Predicate registers hold a bit a lane, so that their logic is one operation for the warp.
 template <class Operation>
 void predicate_binary(Warp& warp, const Instruction& instruction, uint32_t active) {
-    const uint32_t bits =
-        Operation::apply(warp.predicate(instruction.a), warp.predicate(instruction.b));
+    const uint32_t bits = Operation::apply(warp.predicate(instruction.a), warp.predicate(instruction.b));
     write_predicate(warp, instruction.destination, active, bits);
 }
 
@@ -61,11 +61,20 @@ bool decode_logic(Decoder& decoder) {
     decoder.instruction().type = type;
     decoder.binary(type);
     switch (type) {
-        case Type::Pred: decoder.instruction().execute = predicate_binary<Operation>; return true;
-        case Type::B16: decoder.instruction().execute = binary<uint16_t, Operation>; return true;
-        case Type::B32: decoder.instruction().execute = binary<uint32_t, Operation>; return true;
-        case Type::B64: decoder.instruction().execute = binary<uint64_t, Operation>; return true;
-        default: decoder.unsupported();
+        case Type::Pred:
+            decoder.instruction().execute = predicate_binary<Operation>;
+            return true;
+        case Type::B16:
+            decoder.instruction().execute = binary<uint16_t, Operation>;
+            return true;
+        case Type::B32:
+            decoder.instruction().execute = binary<uint32_t, Operation>;
+            return true;
+        case Type::B64:
+            decoder.instruction().execute = binary<uint64_t, Operation>;
+            return true;
+        default:
+            decoder.unsupported();
     }
 }
 
@@ -73,11 +82,20 @@ bool decode_not(Decoder& decoder) {
     const Type type = decoder.take_type();
     decoder.unary(type);
     switch (type) {
-        case Type::Pred: decoder.instruction().execute = predicate_not; return true;
-        case Type::B16: decoder.instruction().execute = unary<uint16_t, Not>; return true;
-        case Type::B32: decoder.instruction().execute = unary<uint32_t, Not>; return true;
-        case Type::B64: decoder.instruction().execute = unary<uint64_t, Not>; return true;
-        default: decoder.unsupported();
+        case Type::Pred:
+            decoder.instruction().execute = predicate_not;
+            return true;
+        case Type::B16:
+            decoder.instruction().execute = unary<uint16_t, Not>;
+            return true;
+        case Type::B32:
+            decoder.instruction().execute = unary<uint32_t, Not>;
+            return true;
+        case Type::B64:
+            decoder.instruction().execute = unary<uint64_t, Not>;
+            return true;
+        default:
+            decoder.unsupported();
     }
 }
 
@@ -86,12 +104,19 @@ bool decode_logical_not(Decoder& decoder) {
     decoder.unary(type);
     switch (type) {
         case Type::U16:
-        case Type::S16: decoder.instruction().execute = unary<uint16_t, LogicalNot>; return true;
+        case Type::S16:
+            decoder.instruction().execute = unary<uint16_t, LogicalNot>;
+            return true;
         case Type::U32:
-        case Type::S32: decoder.instruction().execute = unary<uint32_t, LogicalNot>; return true;
+        case Type::S32:
+            decoder.instruction().execute = unary<uint32_t, LogicalNot>;
+            return true;
         case Type::U64:
-        case Type::S64: decoder.instruction().execute = unary<uint64_t, LogicalNot>; return true;
-        default: decoder.unsupported();
+        case Type::S64:
+            decoder.instruction().execute = unary<uint64_t, LogicalNot>;
+            return true;
+        default:
+            decoder.unsupported();
     }
 }
 
@@ -132,10 +157,17 @@ bool decode_shift_left(Decoder& decoder) {
     const Type type = decoder.take_type();
     decode_shift_operands(decoder, type);
     switch (bytes_of(type)) {
-        case 2: decoder.instruction().execute = shift_left<uint16_t>; return true;
-        case 4: decoder.instruction().execute = shift_left<uint32_t>; return true;
-        case 8: decoder.instruction().execute = shift_left<uint64_t>; return true;
-        default: decoder.unsupported();
+        case 2:
+            decoder.instruction().execute = shift_left<uint16_t>;
+            return true;
+        case 4:
+            decoder.instruction().execute = shift_left<uint32_t>;
+            return true;
+        case 8:
+            decoder.instruction().execute = shift_left<uint64_t>;
+            return true;
+        default:
+            decoder.unsupported();
     }
 }
 
@@ -143,16 +175,29 @@ bool decode_shift_right(Decoder& decoder) {
     const Type type = decoder.take_type();
     decode_shift_operands(decoder, type);
     switch (type) {
-        case Type::S16: decoder.instruction().execute = shift_right<int16_t>; return true;
-        case Type::S32: decoder.instruction().execute = shift_right<int32_t>; return true;
-        case Type::S64: decoder.instruction().execute = shift_right<int64_t>; return true;
+        case Type::S16:
+            decoder.instruction().execute = shift_right<int16_t>;
+            return true;
+        case Type::S32:
+            decoder.instruction().execute = shift_right<int32_t>;
+            return true;
+        case Type::S64:
+            decoder.instruction().execute = shift_right<int64_t>;
+            return true;
         case Type::U16:
-        case Type::B16: decoder.instruction().execute = shift_right<uint16_t>; return true;
+        case Type::B16:
+            decoder.instruction().execute = shift_right<uint16_t>;
+            return true;
         case Type::U32:
-        case Type::B32: decoder.instruction().execute = shift_right<uint32_t>; return true;
+        case Type::B32:
+            decoder.instruction().execute = shift_right<uint32_t>;
+            return true;
         case Type::U64:
-        case Type::B64: decoder.instruction().execute = shift_right<uint64_t>; return true;
-        default: decoder.unsupported();
+        case Type::B64:
+            decoder.instruction().execute = shift_right<uint64_t>;
+            return true;
+        default:
+            decoder.unsupported();
     }
 }
 
@@ -171,11 +216,13 @@ bool decode_funnel_shift(Decoder& decoder) {
     const bool left = decoder.take_one_of({"l", "r"}, 2) == 0;
     const bool clamp = decoder.take_one_of({"clamp", "wrap"}, 2) == 0;
     if (left)
-        decoder.instruction().execute = clamp ? static_cast<Handler>(ternary<uint32_t, FunnelShift<true, true>>)
-                                              : ternary<uint32_t, FunnelShift<true, false>>;
+        decoder.instruction().execute = clamp
+                                            ? static_cast<Handler>(ternary<uint32_t, FunnelShift<true, true>>)
+                                            : ternary<uint32_t, FunnelShift<true, false>>;
     else
-        decoder.instruction().execute = clamp ? static_cast<Handler>(ternary<uint32_t, FunnelShift<false, true>>)
-                                              : ternary<uint32_t, FunnelShift<false, false>>;
+        decoder.instruction().execute =
+            clamp ? static_cast<Handler>(ternary<uint32_t, FunnelShift<false, true>>)
+                  : ternary<uint32_t, FunnelShift<false, false>>;
     return true;
 }
 
@@ -188,7 +235,8 @@ void three_input_logic(Warp& warp, const Instruction& instruction, uint32_t acti
     write_lanes<uint32_t>(warp, instruction.destination, active, [=](int lane) {
         uint32_t result = 0;
         for (uint32_t row = 0; row < 8; ++row) {
-            const uint32_t term = ((row & 4) != 0 ? a[lane] : ~a[lane]) & ((row & 2) != 0 ? b[lane] : ~b[lane]) &
+            const uint32_t term = ((row & 4) != 0 ? a[lane] : ~a[lane]) &
+                                  ((row & 2) != 0 ? b[lane] : ~b[lane]) &
                                   ((row & 1) != 0 ? c[lane] : ~c[lane]);
             result |= (table >> row & 1) != 0 ? term : 0;
         }
@@ -258,11 +306,20 @@ bool decode_extract_field(Decoder& decoder) {
     decoder.instruction().b = decoder.source(2, Type::U32);
     decoder.instruction().c = decoder.source(3, Type::U32);
     switch (type) {
-        case Type::S32: decoder.instruction().execute = extract_field<int32_t>; return true;
-        case Type::U32: decoder.instruction().execute = extract_field<uint32_t>; return true;
-        case Type::S64: decoder.instruction().execute = extract_field<int64_t>; return true;
-        case Type::U64: decoder.instruction().execute = extract_field<uint64_t>; return true;
-        default: decoder.unsupported();
+        case Type::S32:
+            decoder.instruction().execute = extract_field<int32_t>;
+            return true;
+        case Type::U32:
+            decoder.instruction().execute = extract_field<uint32_t>;
+            return true;
+        case Type::S64:
+            decoder.instruction().execute = extract_field<int64_t>;
+            return true;
+        case Type::U64:
+            decoder.instruction().execute = extract_field<uint64_t>;
+            return true;
+        default:
+            decoder.unsupported();
     }
 }
 
@@ -275,9 +332,14 @@ bool decode_insert_field(Decoder& decoder) {
     decoder.instruction().c = decoder.source(3, Type::U32);
     decoder.add_input(decoder.source(4, Type::U32));
     switch (type) {
-        case Type::B32: decoder.instruction().execute = insert_field<uint32_t>; return true;
-        case Type::B64: decoder.instruction().execute = insert_field<uint64_t>; return true;
-        default: decoder.unsupported();
+        case Type::B32:
+            decoder.instruction().execute = insert_field<uint32_t>;
+            return true;
+        case Type::B64:
+            decoder.instruction().execute = insert_field<uint64_t>;
+            return true;
+        default:
+            decoder.unsupported();
     }
 }
 
@@ -318,7 +380,8 @@ struct ReverseBits {
 template <class T, class Operation>
 void count_bits(Warp& warp, const Instruction& instruction, uint32_t active) {
     const T* a = warp.lanes<T>(instruction.a);
-    write_lanes<uint32_t>(warp, instruction.destination, active, [=](int lane) { return Operation::apply(a[lane]); });
+    write_lanes<uint32_t>(warp, instruction.destination, active,
+                          [=](int lane) { return Operation::apply(a[lane]); });
 }
 
 template <class Operation>
@@ -333,11 +396,16 @@ bool decode_count(Decoder& decoder) {
 template <bool kShiftAmount>
 Handler find_highest_handler(Type type) {
     switch (type) {
-        case Type::U32: return count_bits<uint32_t, FindHighest<uint32_t, kShiftAmount>>;
-        case Type::S32: return count_bits<uint32_t, FindHighest<int32_t, kShiftAmount>>;
-        case Type::U64: return count_bits<uint64_t, FindHighest<uint64_t, kShiftAmount>>;
-        case Type::S64: return count_bits<uint64_t, FindHighest<int64_t, kShiftAmount>>;
-        default: return nullptr;
+        case Type::U32:
+            return count_bits<uint32_t, FindHighest<uint32_t, kShiftAmount>>;
+        case Type::S32:
+            return count_bits<uint32_t, FindHighest<int32_t, kShiftAmount>>;
+        case Type::U64:
+            return count_bits<uint64_t, FindHighest<uint64_t, kShiftAmount>>;
+        case Type::S64:
+            return count_bits<uint64_t, FindHighest<int64_t, kShiftAmount>>;
+        default:
+            return nullptr;
     }
 }
 
@@ -375,7 +443,8 @@ struct PermuteBytes {
 };
 
 bool decode_permute(Decoder& decoder) {
-    decoder.ternary(decoder.take_type());  // the special modes (.f4e and the like) are left over, hence refused
+    decoder.ternary(
+        decoder.take_type());  // the special modes (.f4e and the like) are left over, hence refused
     decoder.instruction().execute = ternary<uint32_t, PermuteBytes>;
     return true;
 }

@@ -52,7 +52,9 @@ struct LessOrGreater {
 template <class Comparison>
 struct Flushed {
     static bool test(float a, float b) { return Comparison::test(flush(a), flush(b)); }
-    static float flush(float value) { return std::fabs(value) < std::numeric_limits<float>::min() ? 0.0f : value; }
+    static float flush(float value) {
+        return std::fabs(value) < std::numeric_limits<float>::min() ? 0.0f : value;
+    }
 };
 
 template <class Comparison>
@@ -78,10 +80,14 @@ void write_comparison(Warp& warp, const Instruction& instruction, uint32_t activ
         const uint32_t other =
             instruction.option[1] != 0 ? ~warp.predicate(instruction.c) : warp.predicate(instruction.c);
         switch (static_cast<Combination>(instruction.option[0])) {
-            case Combination::And: return result & other;
-            case Combination::Or: return result | other;
-            case Combination::Xor: return result ^ other;
-            default: return result;
+            case Combination::And:
+                return result & other;
+            case Combination::Or:
+                return result | other;
+            case Combination::Xor:
+                return result ^ other;
+            default:
+                return result;
         }
     };
     const uint32_t first = combine(bits);
@@ -114,16 +120,23 @@ void compare_half(Warp& warp, const Instruction& instruction, uint32_t active) {
 template <class Comparison>
 Handler integer_handler(Type type) {
     switch (type) {
-        case Type::S16: return compare<int16_t, Comparison>;
+        case Type::S16:
+            return compare<int16_t, Comparison>;
         case Type::U16:
-        case Type::B16: return compare<uint16_t, Comparison>;
-        case Type::S32: return compare<int32_t, Comparison>;
+        case Type::B16:
+            return compare<uint16_t, Comparison>;
+        case Type::S32:
+            return compare<int32_t, Comparison>;
         case Type::U32:
-        case Type::B32: return compare<uint32_t, Comparison>;
-        case Type::S64: return compare<int64_t, Comparison>;
+        case Type::B32:
+            return compare<uint32_t, Comparison>;
+        case Type::S64:
+            return compare<int64_t, Comparison>;
         case Type::U64:
-        case Type::B64: return compare<uint64_t, Comparison>;
-        default: return nullptr;
+        case Type::B64:
+            return compare<uint64_t, Comparison>;
+        default:
+            return nullptr;
     }
 }
 
@@ -131,51 +144,77 @@ template <class Comparison>
 Handler float_handler(Type type, bool flushes) {
     switch (type) {
         case Type::F32:
-            return flushes ? static_cast<Handler>(compare<float, Flushed<Comparison>>) : compare<float, Comparison>;
-        case Type::F64: return compare<double, Comparison>;
-        case Type::F16: return compare_half<Half, Comparison>;
-        case Type::BF16: return compare_half<Bfloat, Comparison>;
-        default: return nullptr;
+            return flushes ? static_cast<Handler>(compare<float, Flushed<Comparison>>)
+                           : compare<float, Comparison>;
+        case Type::F64:
+            return compare<double, Comparison>;
+        case Type::F16:
+            return compare_half<Half, Comparison>;
+        case Type::BF16:
+            return compare_half<Bfloat, Comparison>;
+        default:
+            return nullptr;
     }
 }
 
 Handler take_integer_comparison(Decoder& decoder, Type type) {
     switch (decoder.take_one_of({"eq", "ne", "lt", "lo", "le", "ls", "gt", "hi", "ge", "hs"}, -1)) {
-        case 0: return integer_handler<Equal>(type);
-        case 1: return integer_handler<Inverse<Equal>>(type);
+        case 0:
+            return integer_handler<Equal>(type);
+        case 1:
+            return integer_handler<Inverse<Equal>>(type);
         case 2:
-        case 3: return integer_handler<Less>(type);
+        case 3:
+            return integer_handler<Less>(type);
         case 4:
-        case 5: return integer_handler<LessEqual>(type);
+        case 5:
+            return integer_handler<LessEqual>(type);
         case 6:
-        case 7: return integer_handler<Swapped<Less>>(type);
+        case 7:
+            return integer_handler<Swapped<Less>>(type);
         case 8:
-        case 9: return integer_handler<Swapped<LessEqual>>(type);
-        default: return nullptr;
+        case 9:
+            return integer_handler<Swapped<LessEqual>>(type);
+        default:
+            return nullptr;
     }
 }
 
 // The names that end in u hold for unordered operands as well: ltu is "not greater or equal".
 Handler take_float_comparison(Decoder& decoder, Type type) {
     const bool flushes = type == Type::F32 && decoder.take("ftz");
-    switch (decoder.take_one_of({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu",
-                                 "num", "nan"},
-                                -1)) {
-        case 0: return float_handler<Equal>(type, flushes);
-        case 1: return float_handler<LessOrGreater>(type, flushes);
-        case 2: return float_handler<Less>(type, flushes);
-        case 3: return float_handler<LessEqual>(type, flushes);
-        case 4: return float_handler<Swapped<Less>>(type, flushes);
-        case 5: return float_handler<Swapped<LessEqual>>(type, flushes);
-        case 6: return float_handler<Inverse<LessOrGreater>>(type, flushes);
-        case 7: return float_handler<Inverse<Equal>>(type, flushes);
-        case 8: return float_handler<Inverse<Swapped<LessEqual>>>(type, flushes);
-        case 9: return float_handler<Inverse<Swapped<Less>>>(type, flushes);
-        case 10: return float_handler<Inverse<LessEqual>>(type, flushes);
-        case 11: return float_handler<Inverse<Less>>(type, flushes);
-        case 12: return float_handler<Ordered>(type, flushes);
-        case 13: return float_handler<Inverse<Ordered>>(type, flushes);
-        default: return nullptr;
+    switch (decoder.take_one_of(
+        {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}, -1)) {
+        case 0:
+            return float_handler<Equal>(type, flushes);
+        case 1:
+            return float_handler<LessOrGreater>(type, flushes);
+        case 2:
+            return float_handler<Less>(type, flushes);
+        case 3:
+            return float_handler<LessEqual>(type, flushes);
+        case 4:
+            return float_handler<Swapped<Less>>(type, flushes);
+        case 5:
+            return float_handler<Swapped<LessEqual>>(type, flushes);
+        case 6:
+            return float_handler<Inverse<LessOrGreater>>(type, flushes);
+        case 7:
+            return float_handler<Inverse<Equal>>(type, flushes);
+        case 8:
+            return float_handler<Inverse<Swapped<LessEqual>>>(type, flushes);
+        case 9:
+            return float_handler<Inverse<Swapped<Less>>>(type, flushes);
+        case 10:
+            return float_handler<Inverse<LessEqual>>(type, flushes);
+        case 11:
+            return float_handler<Inverse<Less>>(type, flushes);
+        case 12:
+            return float_handler<Ordered>(type, flushes);
+        case 13:
+            return float_handler<Inverse<Ordered>>(type, flushes);
+        default:
+            return nullptr;
     }
 }
 
@@ -264,12 +303,18 @@ void test_class(Warp& warp, const Instruction& instruction, uint32_t active) {
     const uint32_t bits = lanes_where([=](int lane) {
         const int kind = std::fpclassify(a[lane]);
         switch (instruction.option[0]) {
-            case kFinite: return kind != FP_INFINITE && kind != FP_NAN;
-            case kInfinite: return kind == FP_INFINITE;
-            case kNumber: return kind != FP_NAN;
-            case kNotANumber: return kind == FP_NAN;
-            case kNormal: return kind == FP_NORMAL;
-            default: return kind == FP_SUBNORMAL;
+            case kFinite:
+                return kind != FP_INFINITE && kind != FP_NAN;
+            case kInfinite:
+                return kind == FP_INFINITE;
+            case kNumber:
+                return kind != FP_NAN;
+            case kNotANumber:
+                return kind == FP_NAN;
+            case kNormal:
+                return kind == FP_NORMAL;
+            default:
+                return kind == FP_SUBNORMAL;
         }
     });
     write_predicate(warp, instruction.destination, active, bits);
@@ -279,7 +324,8 @@ bool decode_test_class(Decoder& decoder) {
     Instruction& instruction = decoder.instruction();
     const Type type = decoder.take_type();
     decoder.unary(type);
-    const int kind = decoder.take_one_of({"finite", "infinite", "number", "notanumber", "normal", "subnormal"}, -1);
+    const int kind =
+        decoder.take_one_of({"finite", "infinite", "number", "notanumber", "normal", "subnormal"}, -1);
     if (kind < 0 || !is_float(type)) decoder.unsupported();
     instruction.option[0] = static_cast<uint8_t>(kind);
     instruction.execute = type == Type::F64 ? static_cast<Handler>(test_class<double>) : test_class<float>;

@@ -1,5 +1,5 @@
-// Control flow, barriers of a block, fences, and instructions that do nothing here. The scheduler acts on branches, exits
-// and barriers itself, by their kind.
+// Control flow, barriers of a block, fences, and instructions that do nothing here. The scheduler acts on
+// branches, exits and barriers itself, by their kind.
 #include "../barrier.h"
 #include "../decoder.h"
 #include "../lanes.h"

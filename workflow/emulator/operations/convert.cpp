@@ -22,10 +22,14 @@ double flushed(double value) {
 
 double to_integral(double value, uint8_t rounding) {
     switch (rounding) {
-        case kZero: return std::trunc(value);
-        case kDown: return std::floor(value);
-        case kUp: return std::ceil(value);
-        default: return std::nearbyint(value);  // ties to even: the rounding mode is never left changed
+        case kZero:
+            return std::trunc(value);
+        case kDown:
+            return std::floor(value);
+        case kUp:
+            return std::ceil(value);
+        default:
+            return std::nearbyint(value);  // ties to even: the rounding mode is never left changed
     }
 }
 
@@ -38,35 +42,57 @@ void widen_or_narrow(Warp& warp, const Instruction& instruction, uint32_t active
                         [=](int lane) { return static_cast<Target>(Slot<Source>::load(a[lane])); });
 }
 
-template <class Target, class Source>
-Target saturated(Source value) {
-    using Limits = std::numeric_limits<Target>;
-    const __int128 wide = value;
-    if (wide < static_cast<__int128>(Limits::min())) return Limits::min();
-    if (wide > static_cast<__int128>(Limits::max())) return Limits::max();
-    return static_cast<Target>(value);
+template <class Source>
+Handler integer_to_integer(Type target) {
+    switch (target) {
+        case Type::S8:
+            return widen_or_narrow<Source, int8_t>;
+        case Type::U8:
+            return widen_or_narrow<Source, uint8_t>;
+        case Type::S16:
+            return widen_or_narrow<Source, int16_t>;
+        case Type::U16:
+            return widen_or_narrow<Source, uint16_t>;
+        case Type::S32:
+            return widen_or_narrow<Source, int32_t>;
+        case Type::U32:
+            return widen_or_narrow<Source, uint32_t>;
+        case Type::S64:
+            return widen_or_narrow<Source, int64_t>;
+        case Type::U64:
+            return widen_or_narrow<Source, uint64_t>;
+        default:
+            return nullptr;
+    }
 }
 
-template <class Source, class Target>
-void saturate_integer(Warp& warp, const Instruction& instruction, uint32_t active) {
-    const Stored<Source>* a = warp.lanes<Stored<Source>>(instruction.a);
-    write_lanes<Target>(warp, instruction.destination, active,
-                        [=](int lane) { return saturated<Target>(Slot<Source>::load(a[lane])); });
+uint32_t bits_of(Type type) {
+    return 8 * bytes_of(type);
+}
+
+// The least and the largest integer of a type.
+__int128 least_of(Type type) {
+    return is_signed(type) ? -(static_cast<__int128>(1) << (bits_of(type) - 1)) : 0;
+}
+
+__int128 most_of(Type type) {
+    return (static_cast<__int128>(1) << (is_signed(type) ? bits_of(type) - 1 : bits_of(type))) - 1;
 }
 
 template <class Source>
-Handler integer_to_integer(Type target, bool saturates) {
-    switch (target) {
-        case Type::S8: return saturates ? saturate_integer<Source, int8_t> : widen_or_narrow<Source, int8_t>;
-        case Type::U8: return saturates ? saturate_integer<Source, uint8_t> : widen_or_narrow<Source, uint8_t>;
-        case Type::S16: return saturates ? saturate_integer<Source, int16_t> : widen_or_narrow<Source, int16_t>;
-        case Type::U16: return saturates ? saturate_integer<Source, uint16_t> : widen_or_narrow<Source, uint16_t>;
-        case Type::S32: return saturates ? saturate_integer<Source, int32_t> : widen_or_narrow<Source, int32_t>;
-        case Type::U32: return saturates ? saturate_integer<Source, uint32_t> : widen_or_narrow<Source, uint32_t>;
-        case Type::S64: return saturates ? saturate_integer<Source, int64_t> : widen_or_narrow<Source, int64_t>;
-        case Type::U64: return saturates ? saturate_integer<Source, uint64_t> : widen_or_narrow<Source, uint64_t>;
-        default: return nullptr;
-    }
+void saturate_integer(Warp& warp, const Instruction& instruction, uint32_t active) {
+    const Stored<Source>* a = warp.lanes<Stored<Source>>(instruction.a);
+    const __int128 least = least_of(instruction.type);
+    const __int128 most = most_of(instruction.type);
+    const bool wide = bytes_of(instruction.type) == 8;
+    for_each_lane(active, [&](int lane) {
+        const __int128 value = Slot<Source>::load(a[lane]);
+        const __int128 limited = value < least ? least : value > most ? most : value;
+        if (wide)
+            warp.lanes<uint64_t>(instruction.destination)[lane] = static_cast<uint64_t>(limited);
+        else
+            warp.lanes<uint32_t>(instruction.destination)[lane] = static_cast<uint32_t>(limited);
+    });
 }
 
 // ---- from a number ----
@@ -93,43 +119,41 @@ struct FromBfloat {
 };
 
 // Past the range the nearest limit; a NaN becomes 0, or the top bit alone where either side has 64 bits.
-template <class Target, bool kWide>
-Target integer_of(double integral) {
-    using Limits = std::numeric_limits<Target>;
-    if (std::isnan(integral))
-        return kWide ? static_cast<Target>(std::make_unsigned_t<Target>{1} << (8 * sizeof(Target) - 1)) : Target{0};
-    // The limits as float64: the upper one may round up, so that only values below it convert.
-    if (integral <= static_cast<double>(Limits::min())) return Limits::min();
-    if (integral >= static_cast<double>(Limits::max())) return Limits::max();
-    return static_cast<Target>(integral);
-}
+struct IntegerTarget {
+    double least;
+    double most;  // may have rounded up, so that only values below it convert
+    uint64_t least_bits;
+    uint64_t most_bits;
+    uint64_t nan_bits;
+    bool with_sign;
 
-template <class From, class Target>
+    IntegerTarget(Type type, bool from_double)
+        : least(static_cast<double>(least_of(type))),
+          most(static_cast<double>(most_of(type))),
+          least_bits(static_cast<uint64_t>(least_of(type))),
+          most_bits(static_cast<uint64_t>(most_of(type))),
+          nan_bits(from_double || bytes_of(type) == 8 ? uint64_t{1} << (bits_of(type) - 1) : 0),
+          with_sign(is_signed(type)) {}
+
+    uint64_t convert(double integral) const {
+        if (std::isnan(integral)) return nan_bits;
+        if (integral <= least) return least_bits;
+        if (integral >= most) return most_bits;
+        return with_sign ? static_cast<uint64_t>(static_cast<int64_t>(integral))
+                         : static_cast<uint64_t>(integral);
+    }
+};
+
+template <class From, class Slot>
 void to_integer(Warp& warp, const Instruction& instruction, uint32_t active) {
-    constexpr bool kWide = sizeof(Target) == 8 || std::is_same<From, FromDouble>::value;
     const auto* a = warp.lanes<typename From::Stored>(instruction.a);
+    const IntegerTarget target(instruction.type, std::is_same<From, FromDouble>::value);
     const uint8_t rounding = instruction.option[0];
     const bool flushes = (instruction.option[1] & kFlush) != 0;
-    write_lanes<Target>(warp, instruction.destination, active, [=](int lane) {
-        double value = From::load(a[lane]);
-        if (flushes) value = flushed(value);
-        return integer_of<Target, kWide>(to_integral(value, rounding));
+    write_lanes<Slot>(warp, instruction.destination, active, [&](int lane) {
+        const double value = From::load(a[lane]);
+        return static_cast<Slot>(target.convert(to_integral(flushes ? flushed(value) : value, rounding)));
     });
-}
-
-template <class From>
-Handler to_integer_handler(Type target) {
-    switch (target) {
-        case Type::S8: return to_integer<From, int8_t>;
-        case Type::U8: return to_integer<From, uint8_t>;
-        case Type::S16: return to_integer<From, int16_t>;
-        case Type::U16: return to_integer<From, uint16_t>;
-        case Type::S32: return to_integer<From, int32_t>;
-        case Type::U32: return to_integer<From, uint32_t>;
-        case Type::S64: return to_integer<From, int64_t>;
-        case Type::U64: return to_integer<From, uint64_t>;
-        default: return nullptr;
-    }
 }
 
 // ---- to a number ----
@@ -139,52 +163,56 @@ int correction(double nearest, double exact, uint8_t rounding) {
     if (std::isnan(exact) || nearest == exact) return 0;
     const bool above = nearest > exact;
     switch (rounding) {
-        case kZero: return exact > 0 ? (above ? -1 : 0) : (above ? 0 : 1);
-        case kDown: return above ? -1 : 0;
-        case kUp: return above ? 0 : 1;
-        default: return 0;
+        case kZero:
+            return exact > 0 ? (above ? -1 : 0) : (above ? 0 : 1);
+        case kDown:
+            return above ? -1 : 0;
+        case kUp:
+            return above ? 0 : 1;
+        default:
+            return 0;
     }
 }
 
-struct ToDouble {
-    using Stored = double;
-    static double store(double value, uint8_t) { return value; }
-};
-
-struct ToFloat {
-    using Stored = float;
-    static float store(double value, uint8_t rounding) {
-        const float nearest = static_cast<float>(value);
-        const int step = correction(nearest, value, rounding);
-        if (step == 0) return nearest;
-        return std::nextafter(nearest, step > 0 ? INFINITY : -INFINITY);
-    }
-};
+float to_float(double value, uint8_t rounding) {
+    const float nearest = static_cast<float>(value);
+    const int step = correction(nearest, value, rounding);
+    if (step == 0) return nearest;
+    return std::nextafter(nearest, step > 0 ? INFINITY : -INFINITY);
+}
 
 template <class Format>
-struct ToSixteenBits {
-    using Stored = uint32_t;
-    static uint32_t store(double value, uint8_t rounding) {
-        const uint16_t nearest = Format::narrow(round_to_odd(value));
-        const int step = correction(Format::widen(nearest), value, rounding);
-        if (step == 0) return nearest;
-        const bool away = (step > 0) == ((nearest & 0x8000) == 0);
-        // From zero the next value may be of the other sign, which its bits can't reach by counting.
-        if (!away && (nearest & 0x7fff) == 0) return step > 0 ? 0x0001 : 0x8001;
-        return static_cast<uint16_t>(nearest + (away ? 1 : -1));
-    }
-};
+uint16_t to_sixteen_bits(double value, uint8_t rounding) {
+    const uint16_t nearest = Format::narrow(round_to_odd(value));
+    const int step = correction(Format::widen(nearest), value, rounding);
+    if (step == 0) return nearest;
+    const bool away = (step > 0) == ((nearest & 0x8000) == 0);
+    // From zero the next value may be of the other sign, which its bits can't reach by counting.
+    if (!away && (nearest & 0x7fff) == 0) return step > 0 ? 0x0001 : 0x8001;
+    return static_cast<uint16_t>(nearest + (away ? 1 : -1));
+}
 
-struct ToTf32 {
-    using Stored = uint32_t;
-    static uint32_t store(double value, uint8_t rounding) {
-        const uint32_t bits = bits_as<uint32_t>(static_cast<float>(value));
-        if (std::isnan(value)) return 0x7fffffffu;
-        if (std::isinf(value) || rounding == kZero) return bits & ~0x1fffu;
-        const uint32_t half = rounding == kNearestAway ? 0x1000u : 0xfffu + (bits >> 13 & 1u);
-        return (bits + half) & ~0x1fffu;
+inline uint32_t to_tf32(float value, uint8_t rounding) {
+    const uint32_t bits = bits_as<uint32_t>(value);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint32_t tie = rounding == kNearestAway ? 0x1000u : 0xfffu + (bits >> 13 & 1u);
+    const uint32_t added = rounding == kZero || magnitude == 0x7f800000u ? 0 : tie;
+    return magnitude > 0x7f800000u ? 0x7fffffffu : (bits + added) & ~0x1fffu;
+}
+
+// The bits of any number but a float64.
+uint32_t number_bits(Type type, double value, uint8_t rounding) {
+    switch (type) {
+        case Type::F16:
+            return to_sixteen_bits<Half>(value, rounding);
+        case Type::BF16:
+            return to_sixteen_bits<Bfloat>(value, rounding);
+        case Type::TF32:
+            return to_tf32(static_cast<float>(value), rounding);
+        default:
+            return bits_as<uint32_t>(to_float(value, rounding));
     }
-};
+}
 
 double limited(double value, uint8_t flags) {
     if ((flags & kSaturate) != 0) return value > 0 ? (value < 1 ? value : 1) : 0;
@@ -192,20 +220,30 @@ double limited(double value, uint8_t flags) {
     return value;
 }
 
-template <class From, class To>
+// What a number becomes before it is put into its new format.
+double prepared(double value, const Instruction& instruction) {
+    const uint8_t flags = instruction.option[1];
+    if ((flags & kFlush) != 0) value = flushed(value);
+    if ((flags & kToInteger) != 0) value = to_integral(value, instruction.option[0]);
+    return limited(value, flags);
+}
+
+template <class From>
 void to_number(Warp& warp, const Instruction& instruction, uint32_t active) {
     const auto* a = warp.lanes<typename From::Stored>(instruction.a);
-    const uint8_t rounding = instruction.option[0];
-    const uint8_t flags = instruction.option[1];
-    write_lanes<typename To::Stored>(warp, instruction.destination, active, [=](int lane) {
-        double value = From::load(a[lane]);
-        if ((flags & kFlush) != 0) value = flushed(value);
-        if ((flags & kToInteger) != 0) value = to_integral(value, rounding);
-        typename To::Stored result = To::store(limited(value, flags), rounding);
-        if (std::is_same<To, ToFloat>::value && (flags & kFlush) != 0)
-            result = static_cast<typename To::Stored>(flushed(static_cast<double>(result)));
-        return result;
+    const bool flushes_result = (instruction.option[1] & kFlush) != 0 && instruction.type == Type::F32;
+    write_lanes<uint32_t>(warp, instruction.destination, active, [&](int lane) {
+        const double value = prepared(From::load(a[lane]), instruction);
+        const uint32_t bits = number_bits(instruction.type, value, instruction.option[0]);
+        return flushes_result ? bits_as<uint32_t>(static_cast<float>(flushed(bits_as<float>(bits)))) : bits;
     });
+}
+
+template <class From>
+void to_double(Warp& warp, const Instruction& instruction, uint32_t active) {
+    const auto* a = warp.lanes<typename From::Stored>(instruction.a);
+    write_lanes<double>(warp, instruction.destination, active,
+                        [&](int lane) { return prepared(From::load(a[lane]), instruction); });
 }
 
 // The conversions that kernels do by the million, in a form that vectorises.
@@ -215,22 +253,18 @@ void half_to_float_lanes(Warp& warp, const Instruction& instruction, uint32_t ac
                        [=](int lane) { return half_to_float(static_cast<uint16_t>(a[lane])); });
 }
 
-void float_to_half_lanes(Warp& warp, const Instruction& instruction, uint32_t active) {
+template <class Format>
+void float_to_sixteen_bits_lanes(Warp& warp, const Instruction& instruction, uint32_t active) {
     const float* a = warp.lanes<float>(instruction.a);
     write_lanes<uint32_t>(warp, instruction.destination, active,
-                          [=](int lane) { return uint32_t{float_to_half(a[lane])}; });
+                          [=](int lane) { return uint32_t{Format::narrow(a[lane])}; });
 }
 
-template <class From>
-Handler to_number_handler(Type target) {
-    switch (target) {
-        case Type::F16: return to_number<From, ToSixteenBits<Half>>;
-        case Type::BF16: return to_number<From, ToSixteenBits<Bfloat>>;
-        case Type::F32: return to_number<From, ToFloat>;
-        case Type::F64: return to_number<From, ToDouble>;
-        case Type::TF32: return to_number<From, ToTf32>;
-        default: return nullptr;
-    }
+template <uint8_t kRounding>
+void float_to_tf32_lanes(Warp& warp, const Instruction& instruction, uint32_t active) {
+    const float* a = warp.lanes<float>(instruction.a);
+    write_lanes<uint32_t>(warp, instruction.destination, active,
+                          [=](int lane) { return to_tf32(a[lane], kRounding); });
 }
 
 // ---- integer to number ----
@@ -262,15 +296,20 @@ double rounded_double(Source value, uint8_t rounding) {
     return error < 0 ? std::nextafter(nearest, INFINITY) : nearest;
 }
 
-template <class Source, class To>
-void from_integer(Warp& warp, const Instruction& instruction, uint32_t active) {
+template <class Source>
+void integer_to_number(Warp& warp, const Instruction& instruction, uint32_t active) {
     const Stored<Source>* a = warp.lanes<Stored<Source>>(instruction.a);
-    const uint8_t rounding = instruction.option[0];
-    write_lanes<typename To::Stored>(warp, instruction.destination, active, [=](int lane) {
-        const Source value = Slot<Source>::load(a[lane]);
-        if (std::is_same<To, ToDouble>::value)
-            return static_cast<typename To::Stored>(rounded_double(value, rounding));
-        return static_cast<typename To::Stored>(To::store(exact_or_odd(value), rounding));
+    write_lanes<uint32_t>(warp, instruction.destination, active, [&](int lane) {
+        return number_bits(instruction.type, exact_or_odd(Slot<Source>::load(a[lane])),
+                           instruction.option[0]);
+    });
+}
+
+template <class Source>
+void integer_to_double(Warp& warp, const Instruction& instruction, uint32_t active) {
+    const Stored<Source>* a = warp.lanes<Stored<Source>>(instruction.a);
+    write_lanes<double>(warp, instruction.destination, active, [&](int lane) {
+        return rounded_double(Slot<Source>::load(a[lane]), instruction.option[0]);
     });
 }
 
@@ -281,17 +320,6 @@ void integer_to_float_lanes(Warp& warp, const Instruction& instruction, uint32_t
                        [=](int lane) { return static_cast<float>(Slot<Source>::load(a[lane])); });
 }
 
-template <class Source>
-Handler from_integer_handler(Type target, uint8_t rounding) {
-    switch (target) {
-        case Type::F16: return from_integer<Source, ToSixteenBits<Half>>;
-        case Type::BF16: return sizeof(Source) == 8 ? nullptr : from_integer<Source, ToSixteenBits<Bfloat>>;
-        case Type::F32: return rounding == kNearest ? integer_to_float_lanes<Source> : from_integer<Source, ToFloat>;
-        case Type::F64: return from_integer<Source, ToDouble>;
-        default: return nullptr;
-    }
-}
-
 // ---- two floats packed into one register ----
 
 template <class Format>
@@ -300,41 +328,85 @@ void pack_floats(Warp& warp, const Instruction& instruction, uint32_t active) {
     const float* low = warp.lanes<float>(instruction.b);
     const uint8_t rounding = instruction.option[0];
     const uint8_t flags = instruction.option[1];
-    write_lanes<uint32_t>(warp, instruction.destination, active, [=](int lane) {
-        const uint32_t upper = ToSixteenBits<Format>::store(limited(high[lane], flags), rounding);
-        const uint32_t lower = ToSixteenBits<Format>::store(limited(low[lane], flags), rounding);
-        return upper << 16 | lower;
+    write_lanes<uint32_t>(warp, instruction.destination, active, [=](int lane) -> uint32_t {
+        if (rounding == kNearest && flags == 0)
+            return uint32_t{Format::narrow(high[lane])} << 16 | Format::narrow(low[lane]);
+        const uint32_t upper = to_sixteen_bits<Format>(limited(high[lane], flags), rounding);
+        return upper << 16 | to_sixteen_bits<Format>(limited(low[lane], flags), rounding);
     });
 }
 
-template <template <class> class Choose, class... Arguments>
-Handler by_integer_source(Type source, Arguments... arguments) {
+// ---- choosing ----
+
+template <class Source>
+Handler from_integer(const Instruction& instruction) {
+    if (is_integer(instruction.type)) {
+        const bool saturates = (instruction.option[1] & kSaturate) != 0;
+        return saturates ? saturate_integer<Source> : integer_to_integer<Source>(instruction.type);
+    }
+    if (instruction.type == Type::F64) return integer_to_double<Source>;
+    if (instruction.type == Type::F32 && instruction.option[0] == kNearest)
+        return integer_to_float_lanes<Source>;
+    return integer_to_number<Source>;
+}
+
+template <class From>
+Handler from_number(const Instruction& instruction) {
+    if (instruction.type == Type::F64) return to_double<From>;
+    if (!is_integer(instruction.type)) return to_number<From>;
+    return bytes_of(instruction.type) == 8 ? static_cast<Handler>(to_integer<From, uint64_t>)
+                                           : to_integer<From, uint32_t>;
+}
+
+// A handler that vectorises, for the commonest conversions of float32.
+Handler from_float_quickly(const Instruction& instruction) {
+    const uint8_t rounding = instruction.option[0];
+    if (instruction.option[1] != 0) return nullptr;
+    if (instruction.type == Type::F16 && rounding == kNearest) return float_to_sixteen_bits_lanes<Half>;
+    if (instruction.type == Type::BF16 && rounding == kNearest) return float_to_sixteen_bits_lanes<Bfloat>;
+    if (instruction.type == Type::TF32 && rounding == kNearest) return float_to_tf32_lanes<kNearest>;
+    if (instruction.type == Type::TF32 && rounding == kNearestAway) return float_to_tf32_lanes<kNearestAway>;
+    return nullptr;
+}
+
+Handler choose(const Instruction& instruction, Type source) {
+    const bool plain = instruction.option[0] == kNearest && instruction.option[1] == 0;
     switch (source) {
-        case Type::S8: return Choose<int8_t>::handler(arguments...);
-        case Type::U8: return Choose<uint8_t>::handler(arguments...);
-        case Type::S16: return Choose<int16_t>::handler(arguments...);
-        case Type::U16: return Choose<uint16_t>::handler(arguments...);
-        case Type::S32: return Choose<int32_t>::handler(arguments...);
-        case Type::U32: return Choose<uint32_t>::handler(arguments...);
-        case Type::S64: return Choose<int64_t>::handler(arguments...);
-        case Type::U64: return Choose<uint64_t>::handler(arguments...);
-        default: return nullptr;
+        case Type::S8:
+            return from_integer<int8_t>(instruction);
+        case Type::U8:
+            return from_integer<uint8_t>(instruction);
+        case Type::S16:
+            return from_integer<int16_t>(instruction);
+        case Type::U16:
+            return from_integer<uint16_t>(instruction);
+        case Type::S32:
+            return from_integer<int32_t>(instruction);
+        case Type::U32:
+            return from_integer<uint32_t>(instruction);
+        case Type::S64:
+            return from_integer<int64_t>(instruction);
+        case Type::U64:
+            return from_integer<uint64_t>(instruction);
+        case Type::F16:
+            return plain && instruction.type == Type::F32 ? half_to_float_lanes
+                                                          : from_number<FromHalf>(instruction);
+        case Type::BF16:
+            return from_number<FromBfloat>(instruction);
+        case Type::F32: {
+            const Handler quick = from_float_quickly(instruction);
+            return quick != nullptr ? quick : from_number<FromFloat>(instruction);
+        }
+        case Type::F64:
+            return from_number<FromDouble>(instruction);
+        default:
+            return nullptr;
     }
 }
 
-template <class Source>
-struct IntegerToInteger {
-    static Handler handler(Type target, bool saturates) { return integer_to_integer<Source>(target, saturates); }
-};
-
-template <class Source>
-struct IntegerToNumber {
-    static Handler handler(Type target, uint8_t rounding) { return from_integer_handler<Source>(target, rounding); }
-};
-
-template <class From>
-Handler from_number_handler(Type target) {
-    return is_integer(target) ? to_integer_handler<From>(target) : to_number_handler<From>(target);
+bool is_target(Type type) {
+    return is_integer(type) || is_float(type) || type == Type::F16 || type == Type::BF16 ||
+           type == Type::TF32;
 }
 
 void take_rounding(Decoder& decoder, Instruction& instruction) {
@@ -344,7 +416,8 @@ void take_rounding(Decoder& decoder, Instruction& instruction) {
         instruction.option[1] |= kToInteger;
         return;
     }
-    instruction.option[0] = static_cast<uint8_t>(decoder.take_one_of({"rn", "rz", "rm", "rp", "rna"}, kNearest));
+    instruction.option[0] =
+        static_cast<uint8_t>(decoder.take_one_of({"rn", "rz", "rm", "rp", "rna"}, kNearest));
 }
 
 void take_flags(Decoder& decoder, Instruction& instruction) {
@@ -355,23 +428,6 @@ void take_flags(Decoder& decoder, Instruction& instruction) {
 
 uint8_t slot_bits(Type type) {
     return bytes_of(type) == 8 ? 64 : 32;
-}
-
-Handler choose(const Instruction& instruction, Type target, Type source) {
-    const bool plain = instruction.option[0] == kNearest && instruction.option[1] == 0;
-    if (is_integer(source))
-        return is_integer(target)
-                   ? by_integer_source<IntegerToInteger>(source, target, (instruction.option[1] & kSaturate) != 0)
-                   : by_integer_source<IntegerToNumber>(source, target, instruction.option[0]);
-    if (plain && source == Type::F16 && target == Type::F32) return half_to_float_lanes;
-    if (plain && source == Type::F32 && target == Type::F16) return float_to_half_lanes;
-    switch (source) {
-        case Type::F16: return from_number_handler<FromHalf>(target);
-        case Type::BF16: return from_number_handler<FromBfloat>(target);
-        case Type::F32: return from_number_handler<FromFloat>(target);
-        case Type::F64: return from_number_handler<FromDouble>(target);
-        default: return nullptr;
-    }
 }
 
 bool decode_convert(Decoder& decoder) {
@@ -392,7 +448,7 @@ bool decode_convert(Decoder& decoder) {
     const uint8_t source_bits = decoder.register_bits(decoder.operand(1));
     if (decoder.register_bits(decoder.operand(0)) != slot_bits(target)) decoder.unsupported();
     if (source_bits != 0 && source_bits != slot_bits(source)) decoder.unsupported();
-    instruction.execute = choose(instruction, target, source);
+    if (is_target(target)) instruction.execute = choose(instruction, source);
     if (instruction.execute == nullptr) decoder.unsupported();
     return true;
 }

@@ -1,5 +1,6 @@
-// Float32 and float64 arithmetic. Everything PTX defines as IEEE is exact to the last bit, but for the payload of a NaN;
-// the .approx and .full forms are computed as exactly as the C library does, which the hardware doesn't.
+// Float32 and float64 arithmetic. Everything PTX defines as IEEE is exact to the last bit, but for the
+// payload of a NaN; the .approx and .full forms are computed as exactly as the C library does, which the
+// hardware doesn't.
 #include <cfenv>
 #include <cmath>
 #include <cstring>
@@ -148,7 +149,8 @@ template <class Operation, bool kFlushes, bool kSaturates>
 struct Adjusted {
     template <class... Operands>
     static float apply(Operands... operands) {
-        const float result = kFlushes ? flush(Operation::apply(flush(operands)...)) : Operation::apply(operands...);
+        const float result =
+            kFlushes ? flush(Operation::apply(flush(operands)...)) : Operation::apply(operands...);
         return kSaturates ? saturate(result) : result;
     }
 };
@@ -241,7 +243,8 @@ bool decode_arithmetic(Decoder& decoder) {
     decoder.binary(type);
     decoder.note().flops = 1;
     const int rounding = take_rounding(decoder);
-    if (rounding == 0) return finish(decoder, adjusted_handler<Binary, Operation>(type, take_adjustment(decoder)));
+    if (rounding == 0)
+        return finish(decoder, adjusted_handler<Binary, Operation>(type, take_adjustment(decoder)));
     decoder.instruction().option[0] = static_cast<uint8_t>(rounding);
     return finish(decoder, type == Type::F64 ? static_cast<Handler>(rounded_binary<double, Operation>)
                                              : rounded_binary<float, Operation>);
@@ -308,8 +311,9 @@ template <class Operation>
 bool decode_approximate(Decoder& decoder) {
     if (decoder.last_type() != Type::F32 || !decoder.take("approx")) return false;
     decoder.unary(decoder.take_type());
-    const Handler handler = decoder.take("ftz") ? static_cast<Handler>(unary<float, Adjusted<Operation, true, false>>)
-                                                : unary<float, Operation>;
+    const Handler handler = decoder.take("ftz")
+                                ? static_cast<Handler>(unary<float, Adjusted<Operation, true, false>>)
+                                : unary<float, Operation>;
     return finish(decoder, handler);
 }
 

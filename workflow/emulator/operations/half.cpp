@@ -1,5 +1,5 @@
-// Float16 and bfloat16 arithmetic, one value or two packed in a register. A sum rounds to float32 first, which never
-// shows; a fused multiply-add takes care of the few values where rounding twice would.
+// Float16 and bfloat16 arithmetic, one value or two packed in a register. A sum rounds to float32 first,
+// which never shows; a fused multiply-add takes care of the few values where rounding twice would.
 #include "../half.h"
 
 #include "../decoder.h"
@@ -19,7 +19,9 @@ struct Subtract {
 
 // The product is exact in float64 alone: that of two bfloat16 may be a subnormal float32.
 struct Multiply {
-    static float apply(float a, float b) { return round_to_odd(static_cast<double>(a) * static_cast<double>(b)); }
+    static float apply(float a, float b) {
+        return round_to_odd(static_cast<double>(a) * static_cast<double>(b));
+    }
 };
 
 struct Minimum {
@@ -96,11 +98,16 @@ void change_signs(Warp& warp, const Instruction& instruction, uint32_t active) {
 template <class Operation>
 Handler binary_handler(Type type) {
     switch (type) {
-        case Type::F16: return half_binary<Half, Operation, false>;
-        case Type::F16x2: return half_binary<Half, Operation, true>;
-        case Type::BF16: return half_binary<Bfloat, Operation, false>;
-        case Type::BF16x2: return half_binary<Bfloat, Operation, true>;
-        default: return nullptr;
+        case Type::F16:
+            return half_binary<Half, Operation, false>;
+        case Type::F16x2:
+            return half_binary<Half, Operation, true>;
+        case Type::BF16:
+            return half_binary<Bfloat, Operation, false>;
+        case Type::BF16x2:
+            return half_binary<Bfloat, Operation, true>;
+        default:
+            return nullptr;
     }
 }
 
@@ -126,8 +133,8 @@ bool decode_extreme(Decoder& decoder) {
     if (!is_half(type)) return false;
     decoder.take_type();
     decoder.binary(type);
-    decoder.instruction().execute =
-        decoder.take("NaN") ? binary_handler<PropagatingNan<Operation>>(type) : binary_handler<Operation>(type);
+    decoder.instruction().execute = decoder.take("NaN") ? binary_handler<PropagatingNan<Operation>>(type)
+                                                        : binary_handler<Operation>(type);
     return true;
 }
 
@@ -140,10 +147,18 @@ bool decode_fma(Decoder& decoder) {
     decoder.ternary(type);
     decoder.note().flops = static_cast<uint8_t>(2 * lanes_of(type));
     switch (type) {
-        case Type::F16: decoder.instruction().execute = half_fma<Half, false>; break;
-        case Type::F16x2: decoder.instruction().execute = half_fma<Half, true>; break;
-        case Type::BF16: decoder.instruction().execute = half_fma<Bfloat, false>; break;
-        default: decoder.instruction().execute = half_fma<Bfloat, true>; break;
+        case Type::F16:
+            decoder.instruction().execute = half_fma<Half, false>;
+            break;
+        case Type::F16x2:
+            decoder.instruction().execute = half_fma<Half, true>;
+            break;
+        case Type::BF16:
+            decoder.instruction().execute = half_fma<Bfloat, false>;
+            break;
+        default:
+            decoder.instruction().execute = half_fma<Bfloat, true>;
+            break;
     }
     return true;
 }

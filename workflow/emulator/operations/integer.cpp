@@ -9,8 +9,8 @@ namespace ptx {
 
 namespace {
 
-// Signed overflow wraps on the device, so arithmetic is done unsigned. 16-bit operands are widened first, lest C++
-// promote them to signed int.
+// Signed overflow wraps on the device, so arithmetic is done unsigned. 16-bit operands are widened first,
+// lest C++ promote them to signed int.
 template <class T>
 using Wrapping = std::conditional_t<(sizeof(T) < 4), uint32_t, std::make_unsigned_t<T>>;
 
@@ -155,36 +155,54 @@ struct AbsoluteDifferenceAdd {
 template <class Operation>
 Handler binary_handler(Type type) {
     switch (type) {
-        case Type::S16: return binary<int16_t, Operation>;
-        case Type::U16: return binary<uint16_t, Operation>;
-        case Type::S32: return binary<int32_t, Operation>;
-        case Type::U32: return binary<uint32_t, Operation>;
-        case Type::S64: return binary<int64_t, Operation>;
-        case Type::U64: return binary<uint64_t, Operation>;
-        default: return nullptr;
+        case Type::S16:
+            return binary<int16_t, Operation>;
+        case Type::U16:
+            return binary<uint16_t, Operation>;
+        case Type::S32:
+            return binary<int32_t, Operation>;
+        case Type::U32:
+            return binary<uint32_t, Operation>;
+        case Type::S64:
+            return binary<int64_t, Operation>;
+        case Type::U64:
+            return binary<uint64_t, Operation>;
+        default:
+            return nullptr;
     }
 }
 
 template <class Operation>
 Handler ternary_handler(Type type) {
     switch (type) {
-        case Type::S16: return ternary<int16_t, Operation>;
-        case Type::U16: return ternary<uint16_t, Operation>;
-        case Type::S32: return ternary<int32_t, Operation>;
-        case Type::U32: return ternary<uint32_t, Operation>;
-        case Type::S64: return ternary<int64_t, Operation>;
-        case Type::U64: return ternary<uint64_t, Operation>;
-        default: return nullptr;
+        case Type::S16:
+            return ternary<int16_t, Operation>;
+        case Type::U16:
+            return ternary<uint16_t, Operation>;
+        case Type::S32:
+            return ternary<int32_t, Operation>;
+        case Type::U32:
+            return ternary<uint32_t, Operation>;
+        case Type::S64:
+            return ternary<int64_t, Operation>;
+        case Type::U64:
+            return ternary<uint64_t, Operation>;
+        default:
+            return nullptr;
     }
 }
 
 template <class Operation>
 Handler signed_unary_handler(Type type) {
     switch (type) {
-        case Type::S16: return unary<int16_t, Operation>;
-        case Type::S32: return unary<int32_t, Operation>;
-        case Type::S64: return unary<int64_t, Operation>;
-        default: return nullptr;
+        case Type::S16:
+            return unary<int16_t, Operation>;
+        case Type::S32:
+            return unary<int32_t, Operation>;
+        case Type::S64:
+            return unary<int64_t, Operation>;
+        default:
+            return nullptr;
     }
 }
 
@@ -205,20 +223,29 @@ void multiply_wide(Warp& warp, const Instruction& instruction, uint32_t active) 
 template <bool kAdds>
 Handler multiply_wide_handler(Type type) {
     switch (type) {
-        case Type::S16: return multiply_wide<int16_t, kAdds>;
-        case Type::U16: return multiply_wide<uint16_t, kAdds>;
-        case Type::S32: return multiply_wide<int32_t, kAdds>;
-        case Type::U32: return multiply_wide<uint32_t, kAdds>;
-        default: return nullptr;
+        case Type::S16:
+            return multiply_wide<int16_t, kAdds>;
+        case Type::U16:
+            return multiply_wide<uint16_t, kAdds>;
+        case Type::S32:
+            return multiply_wide<int32_t, kAdds>;
+        case Type::U32:
+            return multiply_wide<uint32_t, kAdds>;
+        default:
+            return nullptr;
     }
 }
 
 Type twice_as_wide(Type type) {
     switch (type) {
-        case Type::S16: return Type::S32;
-        case Type::U16: return Type::U32;
-        case Type::S32: return Type::S64;
-        default: return Type::U64;
+        case Type::S16:
+            return Type::S32;
+        case Type::U16:
+            return Type::U32;
+        case Type::S32:
+            return Type::S64;
+        default:
+            return Type::U64;
     }
 }
 
@@ -252,10 +279,14 @@ bool decode_multiply(Decoder& decoder) {
     const Type type = decoder.take_type();
     decoder.binary(type);
     switch (decoder.take_one_of({"lo", "hi", "wide"}, 3)) {
-        case 0: return finish(decoder, binary_handler<Multiply>(type));
-        case 1: return finish(decoder, binary_handler<MultiplyHigh>(type));
-        case 2: return finish(decoder, multiply_wide_handler<false>(type));
-        default: decoder.unsupported();
+        case 0:
+            return finish(decoder, binary_handler<Multiply>(type));
+        case 1:
+            return finish(decoder, binary_handler<MultiplyHigh>(type));
+        case 2:
+            return finish(decoder, multiply_wide_handler<false>(type));
+        default:
+            decoder.unsupported();
     }
 }
 

@@ -1,5 +1,5 @@
-// ldmatrix: one, two or four 8 x 8 matrices of 16-bit elements from shared memory. Lanes 8i to 8i + 7 give the addresses of
-// the rows of matrix i; each lane gets two neighbouring elements of each matrix.
+// ldmatrix: one, two or four 8 x 8 matrices of 16-bit elements from shared memory. Lanes 8i to 8i + 7 give
+// the addresses of the rows of matrix i; each lane gets two neighbouring elements of each matrix.
 #include <cstring>
 
 #include "../access.h"
@@ -45,11 +45,12 @@ void load_matrices(Warp& warp, const Instruction& instruction, uint32_t active) 
             std::memset(rows[lane], kJunkByte, kRowBytes);
             continue;
         }
-        if (launch.find) warp.block->shared_check.load_for_warp(warp, instruction, addresses[lane], kRowBytes);
+        if (launch.find)
+            warp.block->shared_check.load_for_warp(warp, instruction, addresses[lane], kRowBytes);
         std::memcpy(rows[lane], &warp.block->shared[addresses[lane]], kRowBytes);
     }
     for (int matrix = 0; matrix < matrices; ++matrix) {
-        const uint16_t(*row)[8] = &rows[8 * matrix];
+        const uint16_t (*row)[8] = &rows[8 * matrix];
         write_lanes<uint32_t>(warp, places[matrix], active, [&](int lane) {
             const int i = lane / 4;
             const int j = lane % 4 * 2;

@@ -17,9 +17,9 @@ enum Form : uint8_t { kWord, kDoubleWord, kExtended };
 
 // Flags in option[1].
 enum Flag : uint8_t {
-    kStrong = 1,         // volatile, relaxed, acquire, release
-    kOrdering = 2,       // acquire or release
-    kWideRegister = 4,   // the registers have 64 bits
+    kStrong = 1,        // volatile, relaxed, acquire, release
+    kOrdering = 2,      // acquire or release
+    kWideRegister = 4,  // the registers have 64 bits
 };
 
 uint64_t extended(const uint8_t* from, uint32_t width, bool with_sign) {
@@ -30,7 +30,8 @@ uint64_t extended(const uint8_t* from, uint32_t width, bool with_sign) {
     return value;
 }
 
-void write_extended(Warp& warp, const Instruction& instruction, Register place, int lane, const uint8_t* from) {
+void write_extended(Warp& warp, const Instruction& instruction, Register place, int lane,
+                    const uint8_t* from) {
     const uint64_t value = extended(from, instruction.width, is_signed(instruction.type));
     if ((instruction.option[1] & kWideRegister) != 0)
         warp.lanes<uint64_t>(place)[lane] = value;
@@ -59,11 +60,13 @@ void deliver(Warp& warp, const Instruction& instruction, uint32_t active, const 
                 if (active == kAllLanes)
                     write_lanes<uint32_t>(warp, places[element], active, word);
                 else
-                    for_each_lane(active, [&](int lane) { warp.lanes<uint32_t>(places[element])[lane] = word(lane); });
+                    for_each_lane(
+                        active, [&](int lane) { warp.lanes<uint32_t>(places[element])[lane] = word(lane); });
                 break;
             case kDoubleWord:
-                for_each_lane(active,
-                              [&](int lane) { warp.lanes<uint64_t>(places[element])[lane] = double_word(lane); });
+                for_each_lane(active, [&](int lane) {
+                    warp.lanes<uint64_t>(places[element])[lane] = double_word(lane);
+                });
                 break;
             default:
                 for_each_lane(active, [&](int lane) {
@@ -122,19 +125,20 @@ void load_global(Warp& warp, const Instruction& instruction, uint32_t active, co
     const uint32_t bytes = instruction.bytes();
     const bool constant = instruction.space == Space::Constant;
     if (launch.counters != nullptr && !constant) count_global(warp, instruction, active, addresses);
-    for_each_buffer(warp, instruction, active, addresses, bytes, bytes, "reads",
-                    [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t all) {
-                        deliver_junk(warp, instruction, all & ~good);
-                        if (good == 0) return;
-                        if (launch.find && launch.program->stores_global)
-                            check_global(warp, instruction, *buffer, good, offsets, bytes,
-                                         (instruction.option[1] & kStrong) != 0 ? GlobalAccess::StrongRead
-                                                                                : GlobalAccess::Read,
-                                         nullptr);
-                        if (launch.counters != nullptr && !constant)
-                            Counters::mark_sectors(buffer->sectors_loaded, buffer->bytes, offsets, good, bytes);
-                        deliver(warp, instruction, good, buffer->data, offsets);
-                    });
+    for_each_buffer(
+        warp, instruction, active, addresses, bytes, bytes, "reads",
+        [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t all) {
+            deliver_junk(warp, instruction, all & ~good);
+            if (good == 0) return;
+            if (launch.find && launch.program->stores_global)
+                check_global(
+                    warp, instruction, *buffer, good, offsets, bytes,
+                    (instruction.option[1] & kStrong) != 0 ? GlobalAccess::StrongRead : GlobalAccess::Read,
+                    nullptr);
+            if (launch.counters != nullptr && !constant)
+                Counters::mark_sectors(buffer->sectors_loaded, buffer->bytes, offsets, good, bytes);
+            deliver(warp, instruction, good, buffer->data, offsets);
+        });
 }
 
 void store_global(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* addresses) {
@@ -143,22 +147,23 @@ void store_global(Warp& warp, const Instruction& instruction, uint32_t active, c
     if (launch.counters != nullptr) count_global(warp, instruction, active, addresses);
     Staged staged;
     stage(warp, instruction, active, staged);
-    for_each_buffer(warp, instruction, active, addresses, bytes, bytes, "writes",
-                    [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t) {
-                        if (good == 0) return;
-                        if (launch.counters != nullptr)
-                            Counters::mark_sectors(buffer->sectors_stored, buffer->bytes, offsets, good, bytes);
-                        if (launch.find) {
-                            check_global(warp, instruction, *buffer, good, offsets, bytes,
-                                         (instruction.option[1] & kStrong) != 0 ? GlobalAccess::StrongWrite
-                                                                                : GlobalAccess::Write,
-                                         staged.bytes);
-                            return;
-                        }
-                        for_each_lane(good, [&](int lane) {
-                            std::memcpy(buffer->data + offsets[lane], staged.bytes + lane * bytes, bytes);
-                        });
-                    });
+    for_each_buffer(
+        warp, instruction, active, addresses, bytes, bytes, "writes",
+        [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t) {
+            if (good == 0) return;
+            if (launch.counters != nullptr)
+                Counters::mark_sectors(buffer->sectors_stored, buffer->bytes, offsets, good, bytes);
+            if (launch.find) {
+                check_global(
+                    warp, instruction, *buffer, good, offsets, bytes,
+                    (instruction.option[1] & kStrong) != 0 ? GlobalAccess::StrongWrite : GlobalAccess::Write,
+                    staged.bytes);
+                return;
+            }
+            for_each_lane(good, [&](int lane) {
+                std::memcpy(buffer->data + offsets[lane], staged.bytes + lane * bytes, bytes);
+            });
+        });
 }
 
 // ---- shared memory ----
@@ -180,7 +185,8 @@ void count_shared(Warp& warp, const Instruction& instruction, uint32_t active, c
     count.phases += cost.phases;
 }
 
-void load_shared(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* wide_addresses) {
+void load_shared(Warp& warp, const Instruction& instruction, uint32_t active,
+                 const uint64_t* wide_addresses) {
     const Launch& launch = *warp.block->launch;
     uint32_t addresses[kLanes];
     narrow_addresses(wide_addresses, addresses);
@@ -198,7 +204,8 @@ void load_shared(Warp& warp, const Instruction& instruction, uint32_t active, co
     deliver(warp, instruction, good, warp.block->shared.data(), addresses);
 }
 
-void store_shared(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* wide_addresses) {
+void store_shared(Warp& warp, const Instruction& instruction, uint32_t active,
+                  const uint64_t* wide_addresses) {
     const Launch& launch = *warp.block->launch;
     uint32_t addresses[kLanes];
     narrow_addresses(wide_addresses, addresses);
@@ -221,7 +228,8 @@ void store_shared(Warp& warp, const Instruction& instruction, uint32_t active, c
 // ---- local memory and parameters ----
 
 // Where a lane's local variable lies, or null (reported) when it is none.
-uint8_t* local_place(Warp& warp, const Instruction& instruction, int lane, uint64_t address, const char* verb) {
+uint8_t* local_place(Warp& warp, const Instruction& instruction, int lane, uint64_t address,
+                     const char* verb) {
     const Launch& launch = *warp.block->launch;
     const uint64_t size = launch.program->local_bytes;
     if (address + instruction.bytes() <= size && (address & (instruction.bytes() - 1)) == 0)
@@ -230,8 +238,8 @@ uint8_t* local_place(Warp& warp, const Instruction& instruction, int lane, uint6
     const FindingKind kind = outside ? FindingKind::OutOfBounds : FindingKind::Misaligned;
     if (launch.findings->first(kind, instruction, *launch.program))
         launch.findings->describe(warp, lane,
-                                  std::string(verb) + " " + std::to_string(instruction.bytes()) + " bytes at byte " +
-                                      std::to_string(static_cast<int64_t>(address)) +
+                                  std::string(verb) + " " + std::to_string(instruction.bytes()) +
+                                      " bytes at byte " + std::to_string(static_cast<int64_t>(address)) +
                                       " of its local memory, which has " + std::to_string(size));
     return nullptr;
 }
@@ -283,11 +291,13 @@ void broadcast_parameter(Warp& warp, const Instruction& instruction, uint32_t ac
     const uint8_t* from = warp.block->launch->parameters + instruction.target;
     const Register* places = element_registers(warp, instruction);
     for (int element = 0; element < instruction.elements; ++element) {
-        const uint64_t value = extended(from + element * instruction.width, instruction.width, is_signed(instruction.type));
+        const uint64_t value =
+            extended(from + element * instruction.width, instruction.width, is_signed(instruction.type));
         if ((instruction.option[1] & kWideRegister) != 0)
             write_lanes<uint64_t>(warp, places[element], active, [=](int) { return value; });
         else
-            write_lanes<uint32_t>(warp, places[element], active, [=](int) { return static_cast<uint32_t>(value); });
+            write_lanes<uint32_t>(warp, places[element], active,
+                                  [=](int) { return static_cast<uint32_t>(value); });
     }
 }
 
@@ -328,10 +338,17 @@ void in_generic_space(Warp& warp, const Instruction& instruction, uint32_t activ
             addresses[lane] = window != 0 ? address & window : address;
         }
         switch (chosen.space) {
-            case Space::Shared: kShared(warp, instruction, chosen.lanes, addresses); break;
-            case Space::Local: kLocal(warp, instruction, chosen.lanes, addresses); break;
-            case Space::Parameter: kParameter(warp, instruction, chosen.lanes, addresses); break;
-            default: kGlobal(warp, instruction, chosen.lanes, addresses);
+            case Space::Shared:
+                kShared(warp, instruction, chosen.lanes, addresses);
+                break;
+            case Space::Local:
+                kLocal(warp, instruction, chosen.lanes, addresses);
+                break;
+            case Space::Parameter:
+                kParameter(warp, instruction, chosen.lanes, addresses);
+                break;
+            default:
+                kGlobal(warp, instruction, chosen.lanes, addresses);
         }
         rest &= ~chosen.lanes;
     }
@@ -427,15 +444,22 @@ bool decode_load(Decoder& decoder) {
     note_granule(decoder, instruction);
     switch (instruction.space) {
         case Space::Global:
-        case Space::Constant: instruction.execute = in_space<load_global>; break;
-        case Space::Shared: instruction.execute = in_space<load_shared>; break;
-        case Space::Local: instruction.execute = in_space<load_local>; break;
+        case Space::Constant:
+            instruction.execute = in_space<load_global>;
+            break;
+        case Space::Shared:
+            instruction.execute = in_space<load_shared>;
+            break;
+        case Space::Local:
+            instruction.execute = in_space<load_local>;
+            break;
         case Space::Parameter: {
             uint64_t offset = 0;
             const bool known = decoder.fixed_address(1, offset) &&
                                offset + instruction.bytes() <= decoder.program().parameter_bytes;
             instruction.target = static_cast<uint32_t>(offset);
-            instruction.execute = known ? static_cast<Handler>(broadcast_parameter) : in_space<load_parameter>;
+            instruction.execute =
+                known ? static_cast<Handler>(broadcast_parameter) : in_space<load_parameter>;
             break;
         }
         case Space::Generic:
@@ -468,13 +492,20 @@ bool decode_store(Decoder& decoder) {
     if (instruction.space == Space::Global || instruction.space == Space::Generic)
         decoder.program().stores_global = true;
     switch (instruction.space) {
-        case Space::Global: instruction.execute = in_space<store_global>; break;
-        case Space::Shared: instruction.execute = in_space<store_shared>; break;
-        case Space::Local: instruction.execute = in_space<store_local>; break;
+        case Space::Global:
+            instruction.execute = in_space<store_global>;
+            break;
+        case Space::Shared:
+            instruction.execute = in_space<store_shared>;
+            break;
+        case Space::Local:
+            instruction.execute = in_space<store_local>;
+            break;
         case Space::Generic:
             instruction.execute = in_generic_space<store_global, store_shared, store_local, store_parameter>;
             break;
-        default: decoder.unsupported();
+        default:
+            decoder.unsupported();
     }
     return true;
 }

@@ -1,5 +1,5 @@
-// mma.sync of the shapes m16n8k16 and m16n8k8 (float16, bfloat16) and m16n8k8, m16n8k4 (TF32), with the register layout that
-// PTX documents: lane = 4 * group + member.
+// mma.sync of the shapes m16n8k16 and m16n8k8 (float16, bfloat16) and m16n8k8, m16n8k4 (TF32), with the
+// register layout that PTX documents: lane = 4 * group + member.
 #include "../decoder.h"
 #include "../lanes.h"
 #include "../tensor.h"
@@ -83,7 +83,8 @@ void multiply(Warp& warp, const Instruction& instruction, uint32_t) {
             results[e] = rounded_accumulator(accumulator, product.sum[at.row][at.column]);
         }
         for (int i = 0; i < instruction.list_outputs; ++i)
-            warp.lanes<uint32_t>(d[i])[lane] = packed_sums ? results[2 * i] | results[2 * i + 1] << 16 : results[i];
+            warp.lanes<uint32_t>(d[i])[lane] =
+                packed_sums ? results[2 * i] | results[2 * i + 1] << 16 : results[i];
     }
 }
 

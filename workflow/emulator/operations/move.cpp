@@ -45,8 +45,9 @@ void unpack(Warp& warp, const Instruction& instruction, uint32_t active) {
     for (int lane = 0; lane < kLanes; ++lane)
         whole[lane] = warp.lanes<Whole>(instruction.a)[lane];
     for (int i = 0; i < kPieces; ++i)
-        write_lanes<Piece>(warp, outputs[i], active,
-                           [&](int lane) { return static_cast<Piece>(whole[lane] >> (8 * sizeof(Piece) * i)); });
+        write_lanes<Piece>(warp, outputs[i], active, [&](int lane) {
+            return static_cast<Piece>(whole[lane] >> (8 * sizeof(Piece) * i));
+        });
 }
 
 Type unsigned_of(uint32_t bytes) {
@@ -61,7 +62,8 @@ bool decode_pack(Decoder& decoder, Type type, bool unpacks) {
     const uint32_t piece = pieces.empty() ? 0 : whole / static_cast<uint32_t>(pieces.size());
     for (const std::string& name : pieces) {
         if (unpacks)
-            decoder.add_output(name == "_" ? decoder.scratch(piece == 8 ? 64 : 32) : decoder.destination(name));
+            decoder.add_output(name == "_" ? decoder.scratch(piece == 8 ? 64 : 32)
+                                           : decoder.destination(name));
         else
             decoder.add_input(decoder.source(name, unsigned_of(piece)));
     }
@@ -106,7 +108,8 @@ bool decode_move(Decoder& decoder) {
     if (type == Type::Pred)
         instruction.execute = copy_predicate;
     else
-        instruction.execute = bytes_of(type) == 8 ? static_cast<Handler>(unary<uint64_t, Copy>) : unary<uint32_t, Copy>;
+        instruction.execute =
+            bytes_of(type) == 8 ? static_cast<Handler>(unary<uint64_t, Copy>) : unary<uint32_t, Copy>;
     return true;
 }
 
@@ -125,11 +128,20 @@ bool decode_convert_address(Decoder& decoder) {
     uint64_t window = 0;
     switch (decoder.take_space()) {
         case Space::Global:
-        case Space::Constant: window = 0; break;
-        case Space::Shared: window = kSharedWindow; break;
-        case Space::Local: window = kLocalWindow; break;
-        case Space::Parameter: window = kParameterWindow; break;
-        case Space::Generic: decoder.unsupported();
+        case Space::Constant:
+            window = 0;
+            break;
+        case Space::Shared:
+            window = kSharedWindow;
+            break;
+        case Space::Local:
+            window = kLocalWindow;
+            break;
+        case Space::Parameter:
+            window = kParameterWindow;
+            break;
+        case Space::Generic:
+            decoder.unsupported();
     }
     instruction.type = Type::U64;
     instruction.displacement = static_cast<int64_t>(to ? 0 - window : window);
@@ -137,24 +149,40 @@ bool decode_convert_address(Decoder& decoder) {
     return true;
 }
 
+// Global memory, and the module's variables, lie behind all other windows.
+void is_global(Warp& warp, const Instruction& instruction, uint32_t active) {
+    const uint64_t* a = warp.lanes<uint64_t>(instruction.a);
+    write_predicate(warp, instruction.destination, active,
+                    lanes_where([=](int lane) { return a[lane] >= kGlobalWindow; }));
+}
+
 void is_in_window(Warp& warp, const Instruction& instruction, uint32_t active) {
     const uint64_t* a = warp.lanes<uint64_t>(instruction.a);
     const uint64_t window = static_cast<uint64_t>(instruction.displacement);
-    const uint32_t bits = lanes_where([=](int lane) { return a[lane] - window < kWindowBytes; });
-    write_predicate(warp, instruction.destination, active, bits);
+    write_predicate(warp, instruction.destination, active,
+                    lanes_where([=](int lane) { return a[lane] - window < kWindowBytes; }));
 }
 
 bool decode_is_space(Decoder& decoder) {
     Instruction& instruction = decoder.instruction();
     decoder.unary(Type::U64);
-    switch (decoder.take_space()) {
-        case Space::Global: instruction.displacement = kGlobalWindow; break;
-        case Space::Shared: instruction.displacement = kSharedWindow; break;
-        case Space::Local: instruction.displacement = kLocalWindow; break;
-        case Space::Parameter: instruction.displacement = kParameterWindow; break;
-        default: decoder.unsupported();
-    }
     instruction.execute = is_in_window;
+    switch (decoder.take_space()) {
+        case Space::Global:
+            instruction.execute = is_global;
+            break;
+        case Space::Shared:
+            instruction.displacement = kSharedWindow;
+            break;
+        case Space::Local:
+            instruction.displacement = kLocalWindow;
+            break;
+        case Space::Parameter:
+            instruction.displacement = kParameterWindow;
+            break;
+        default:
+            decoder.unsupported();
+    }
     return true;
 }
 

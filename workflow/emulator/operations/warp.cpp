@@ -46,10 +46,14 @@ void shuffle(Warp& warp, const Instruction& instruction, uint32_t active) {
 
 Handler shuffle_handler(int mode) {
     switch (mode) {
-        case kUp: return shuffle<kUp>;
-        case kDown: return shuffle<kDown>;
-        case kButterfly: return shuffle<kButterfly>;
-        default: return shuffle<kIndex>;
+        case kUp:
+            return shuffle<kUp>;
+        case kDown:
+            return shuffle<kDown>;
+        case kButterfly:
+            return shuffle<kButterfly>;
+        default:
+            return shuffle<kIndex>;
     }
 }
 
@@ -82,9 +86,14 @@ void vote(Warp& warp, const Instruction& instruction, uint32_t active) {
         case kBallot:
             write_lanes<uint32_t>(warp, instruction.destination, active, [=](int) { return ayes; });
             return;
-        case kAll: carried = ayes == active; break;
-        case kAny: carried = ayes != 0; break;
-        default: carried = ayes == 0 || ayes == active;
+        case kAll:
+            carried = ayes == active;
+            break;
+        case kAny:
+            carried = ayes != 0;
+            break;
+        default:
+            carried = ayes == 0 || ayes == active;
     }
     write_predicate(warp, instruction.destination, active, carried ? kAllLanes : 0);
 }
@@ -205,13 +214,26 @@ bool decode_reduce(Decoder& decoder) {
     if (type != Type::U32 && type != Type::S32 && type != Type::B32) decoder.unsupported();
     decoder.expect_operands(3, 3);
     switch (decoder.take_one_of({"add", "min", "max", "and", "or", "xor"}, -1)) {
-        case 0: instruction.execute = reduce_handler<Sum>(type); break;
-        case 1: instruction.execute = reduce_handler<Least>(type); break;
-        case 2: instruction.execute = reduce_handler<Greatest>(type); break;
-        case 3: instruction.execute = reduce_handler<All>(type); break;
-        case 4: instruction.execute = reduce_handler<Any>(type); break;
-        case 5: instruction.execute = reduce_handler<Parity>(type); break;
-        default: decoder.unsupported();
+        case 0:
+            instruction.execute = reduce_handler<Sum>(type);
+            break;
+        case 1:
+            instruction.execute = reduce_handler<Least>(type);
+            break;
+        case 2:
+            instruction.execute = reduce_handler<Greatest>(type);
+            break;
+        case 3:
+            instruction.execute = reduce_handler<All>(type);
+            break;
+        case 4:
+            instruction.execute = reduce_handler<Any>(type);
+            break;
+        case 5:
+            instruction.execute = reduce_handler<Parity>(type);
+            break;
+        default:
+            decoder.unsupported();
     }
     instruction.destination = decoder.destination(0);
     instruction.a = decoder.source(1, type);

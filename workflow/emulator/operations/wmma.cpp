@@ -1,5 +1,5 @@
-// wmma of the shape m16n16k16 with float16 or bfloat16 factors. PTX leaves the layout of a fragment open; here A and B lie as
-// two operands of mma.m16n8k16 would, and accumulators as its results.
+// wmma of the shape m16n16k16 with float16 or bfloat16 factors. PTX leaves the layout of a fragment open;
+// here A and B lie as two operands of mma.m16n8k16 would, and accumulators as its results.
 #include <cstring>
 
 #include "../access.h"
@@ -44,7 +44,8 @@ Fields fields_of(const Instruction& instruction) {
 }
 
 // Addresses of the e-th element of each lane. Base and stride are the same for the whole warp.
-void element_addresses(Warp& warp, const Instruction& instruction, int element, uint64_t base, uint64_t* addresses) {
+void element_addresses(Warp& warp, const Instruction& instruction, int element, uint64_t base,
+                       uint64_t* addresses) {
     const Fields fields = fields_of(instruction);
     const uint64_t stride = warp.lanes<uint32_t>(instruction.b)[0];
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -71,7 +72,8 @@ Start start_of(Warp& warp, const Instruction& instruction, uint32_t active) {
 // What a lane holds of a fragment, one element after another.
 using Elements = uint32_t[kElements][kLanes];
 
-// The cost of a fragment in shared memory: as 8 x 8 pieces whose rows are read at once, which a device may do otherwise.
+// The cost of a fragment in shared memory: as 8 x 8 pieces whose rows are read at once, which a device may do
+// otherwise.
 void count_shared_fragment(Warp& warp, const Instruction& instruction, uint64_t base, bool is_store) {
     InstructionCount& count = warp.block->launch->counters->of(instruction);
     const uint64_t stride = warp.lanes<uint32_t>(instruction.b)[0];
@@ -81,8 +83,10 @@ void count_shared_fragment(Warp& warp, const Instruction& instruction, uint64_t 
         for (int piece = 0; piece < 4; ++piece) {
             uint32_t rows[kLanes] = {};
             for (int row = 0; row < 8; ++row)
-                rows[row] = static_cast<uint32_t>(base + 2 * ((row + 8 * (piece % 2)) * stride + 8 * (piece / 2)));
-            const SharedCost cost = is_store ? shared_store_cost(rows, 0xff, 16) : shared_load_cost(rows, 0xff, 16);
+                rows[row] =
+                    static_cast<uint32_t>(base + 2 * ((row + 8 * (piece % 2)) * stride + 8 * (piece / 2)));
+            const SharedCost cost =
+                is_store ? shared_store_cost(rows, 0xff, 16) : shared_load_cost(rows, 0xff, 16);
             count.wavefronts += cost.wavefronts;
             count.phases += cost.phases;
         }
@@ -124,7 +128,8 @@ void read_shared(Warp& warp, const Instruction& instruction, uint64_t base, Elem
         for (int lane = 0; lane < kLanes; ++lane) {
             elements[element][lane] = 0xffffffffu;
             if ((good >> lane & 1) == 0) continue;
-            if (launch.find) warp.block->shared_check.load_for_warp(warp, instruction, addresses[lane], width);
+            if (launch.find)
+                warp.block->shared_check.load_for_warp(warp, instruction, addresses[lane], width);
             elements[element][lane] = 0;
             std::memcpy(&elements[element][lane], &warp.block->shared[addresses[lane]], width);
         }
@@ -143,8 +148,8 @@ void read_global(Warp& warp, const Instruction& instruction, uint64_t base, Elem
                             for_each_lane(all, [&](int lane) { elements[element][lane] = 0xffffffffu; });
                             if (good == 0) return;
                             if (launch.find && launch.program->stores_global)
-                                check_global(warp, instruction, *buffer, good, offsets, width, GlobalAccess::Read,
-                                             nullptr);
+                                check_global(warp, instruction, *buffer, good, offsets, width,
+                                             GlobalAccess::Read, nullptr);
                             for_each_lane(good, [&](int lane) {
                                 elements[element][lane] = 0;
                                 std::memcpy(&elements[element][lane], buffer->data + offsets[lane], width);
@@ -183,14 +188,16 @@ void store_fragment(Warp& warp, const Instruction& instruction, uint32_t active)
         element_addresses(warp, instruction, element, start.address, wide);
         uint8_t values[kLanes * 4];
         for (int lane = 0; lane < kLanes; ++lane) {
-            const uint32_t bits = width == 2 ? warp.lanes<uint32_t>(places[element / 2])[lane] >> (16 * (element % 2))
-                                             : warp.lanes<uint32_t>(places[element])[lane];
+            const uint32_t bits =
+                width == 2 ? warp.lanes<uint32_t>(places[element / 2])[lane] >> (16 * (element % 2))
+                           : warp.lanes<uint32_t>(places[element])[lane];
             std::memcpy(values + lane * width, &bits, width);
         }
         if (start.space == Space::Shared) {
             uint32_t addresses[kLanes];
             narrow_addresses(wide, addresses);
-            const uint32_t good = check_shared(warp, instruction, kAllLanes, addresses, width, width, "writes");
+            const uint32_t good =
+                check_shared(warp, instruction, kAllLanes, addresses, width, width, "writes");
             if (launch.find)
                 warp.block->shared_check.store(warp, instruction, addresses, good, width, values);
             else
@@ -204,8 +211,8 @@ void store_fragment(Warp& warp, const Instruction& instruction, uint32_t active)
                         [&](Buffer* buffer, const uint64_t* offsets, uint32_t good, uint32_t) {
                             if (good == 0) return;
                             if (launch.find) {
-                                check_global(warp, instruction, *buffer, good, offsets, width, GlobalAccess::Write,
-                                             values);
+                                check_global(warp, instruction, *buffer, good, offsets, width,
+                                             GlobalAccess::Write, values);
                                 return;
                             }
                             for_each_lane(good, [&](int lane) {
@@ -235,8 +242,10 @@ void multiply_fragments(Warp& warp, const Instruction& instruction, uint32_t) {
             const Coordinates in_a = place_of(kA, lane, e);
             const Coordinates in_b = place_of(kB, lane, e);
             const Coordinates in_c = place_of(kC, lane, e);
-            product.a[in_a.row][in_a.column] = matrix_element(instruction.type, element_bits(warp, a, e, true, lane));
-            product.b[in_b.row][in_b.column] = matrix_element(instruction.type, element_bits(warp, b, e, true, lane));
+            product.a[in_a.row][in_a.column] =
+                matrix_element(instruction.type, element_bits(warp, a, e, true, lane));
+            product.b[in_b.row][in_b.column] =
+                matrix_element(instruction.type, element_bits(warp, b, e, true, lane));
             product.sum[in_c.row][in_c.column] =
                 accumulator_value(c_type, element_bits(warp, c, e, c_type == Type::F16, lane));
         }
@@ -323,7 +332,8 @@ bool decode_multiply(Decoder& decoder) {
     const size_t factor_registers = registers_of(kA, factor);
     for (size_t operand = 1; operand < 4; ++operand) {
         const std::vector<std::string> names = decoder.pieces(operand);
-        if (names.size() != (operand == 3 ? registers_of(kC, c_type) : factor_registers)) decoder.unsupported();
+        if (names.size() != (operand == 3 ? registers_of(kC, c_type) : factor_registers))
+            decoder.unsupported();
         for (const std::string& name : names)
             decoder.add_input(decoder.source(name, Type::B32));
     }

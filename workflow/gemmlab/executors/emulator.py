@@ -157,17 +157,17 @@ class EmulatorExecutor:
             GemmlabError: the file can't be read or isn't PTX, or the library can't be built.
         """
         self._module = None
-        self._path = Path(ptx)
+        self.ptx = Path(ptx)
         self._library = load_library(library)
         self._block_budget = block_budget
         try:
-            text = self._path.read_bytes()
+            text = self.ptx.read_bytes()
         except OSError as error:
-            raise GemmlabError(f"{self._path}: can't be read: {error.strerror}") from error
+            raise GemmlabError(f"{self.ptx}: can't be read: {error.strerror}") from error
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         self._module = self._library.ptx_load(text, len(text), message, _MESSAGE_BYTES)
         if not self._module:
-            raise GemmlabError(f"{self._path}: {message.value.decode(errors='replace')}")
+            raise GemmlabError(f"{self.ptx}: {message.value.decode(errors='replace')}")
         self._entries = self._read_entries()
         count = self._library.ptx_counter_count()
         self._counter_names = [self._library.ptx_counter_name(i).decode() for i in range(count)]
@@ -223,7 +223,9 @@ class EmulatorExecutor:
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         counts = (ctypes.c_uint32 * (2 * _WIDTHS))()
         self._entry(entry)
-        status = self._library.ptx_shared_widths(self._module, entry.encode(), counts, message, _MESSAGE_BYTES)
+        status = self._library.ptx_shared_widths(
+            self._module, entry.encode(), counts, message, _MESSAGE_BYTES
+        )
         self._raise_for(status, entry, message)
         loads, stores = (
             {1 << i: counts[first + i] for i in range(_WIDTHS) if counts[first + i]} for first in (0, _WIDTHS)
@@ -247,7 +249,7 @@ class EmulatorExecutor:
         entry = self._entries.get(name)
         if entry is None:
             found = ", ".join(self._entries) or "none"
-            raise GemmlabError(f"kernel {name} not found in {self._path}; found: {found}")
+            raise GemmlabError(f"kernel {name} not found in {self.ptx}; found: {found}")
         return entry
 
     def _native_buffers(self, buffers: Mapping[str, np.ndarray]) -> tuple[ctypes.Array, dict[str, int]]:
@@ -257,7 +259,9 @@ class EmulatorExecutor:
             if not isinstance(array, np.ndarray):
                 raise GemmlabError(f"buffer {name} is a {type(array).__name__}, expected a numpy array")
             if not array.flags.c_contiguous:
-                raise GemmlabError(f"buffer {name} isn't contiguous; pass a copy made by numpy.ascontiguousarray")
+                raise GemmlabError(
+                    f"buffer {name} isn't contiguous; pass a copy made by numpy.ascontiguousarray"
+                )
             if not array.flags.writeable:
                 raise GemmlabError(f"buffer {name} is read-only; pass a copy")
             native[index] = _Buffer(name.encode(), array.ctypes.data, array.nbytes)
@@ -269,7 +273,9 @@ class EmulatorExecutor:
     ) -> None:
         entry = self._entry(launch.entry)
         if launch.cluster != (1, 1, 1):
-            raise Unavailable(f"{launch.entry}: the emulator has no thread block clusters, asked for {launch.cluster}")
+            raise Unavailable(
+                f"{launch.entry}: the emulator has no thread block clusters, asked for {launch.cluster}"
+            )
         parameters = self._pack(entry, launch.arguments, indices)
         native = _Launch(
             entry=launch.entry.encode(),
@@ -292,7 +298,7 @@ class EmulatorExecutor:
         if status == 0:
             return
         error = _STATUS_ERRORS.get(status, GemmlabError)
-        raise error(f"{entry} in {self._path}: {message.value.decode(errors='replace')}")
+        raise error(f"{entry} in {self.ptx}: {message.value.decode(errors='replace')}")
 
     def _pack(self, entry: _Entry, arguments: Sequence[Argument], indices: dict[str, int]) -> bytes:
         if len(arguments) != len(entry.parameters):
@@ -325,7 +331,9 @@ class EmulatorExecutor:
                     f"given: {', '.join(indices) or 'none'}"
                 )
             return self._library.ptx_buffer_address(indices[argument.buffer]).to_bytes(8, "little")
-        raise Unavailable(f"argument {position} of entry {entry.name}: the emulator takes no {type(argument).__name__}")
+        raise Unavailable(
+            f"argument {position} of entry {entry.name}: the emulator takes no {type(argument).__name__}"
+        )
 
     def _findings(self) -> tuple[Finding, ...]:
         findings = []
