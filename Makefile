@@ -37,7 +37,7 @@ reproduce: $(SETUP) ## run everything this machine can, then show the headline t
 	@$(RUN) snakemake --cores $(CORES) $(ARGS); status=$$?; $(RUN) python3 -m gemmlab headline; exit $$status
 
 resume: $(SETUP) ## go on after a killed run
-	@$(RUN) snakemake --unlock; $(MAKE) --no-print-directory reproduce
+	@$(RUN) snakemake --unlock --quiet all; $(MAKE) --no-print-directory reproduce
 
 report: $(SETUP) ## show the last run's headline table and the report's path
 	@$(RUN) python3 -m gemmlab headline

@@ -40,12 +40,19 @@ SOURCES = {
     "mangled.cu": "__global__ void gemm(float* c) { c[0] = 1.0f; }\n",
     "wgmma.cu": 'extern "C" __global__ void gemm()\n{\n    asm volatile("wgmma.fence.sync.aligned;");\n}\n',
 }
-LAUNCH = {"idea": "a test", "block": [256], "grid": ["cdiv(m, 256)"], "kind": "broken", "stands_for": "a test"}
+LAUNCH = {
+    "idea": "a test",
+    "block": [256],
+    "grid": ["cdiv(m, 256)"],
+    "kind": "broken",
+    "stands_for": "a test",
+}
 ENTRIES = {
     "good": LAUNCH | {"source": "kernels/good.cu", "macros": {"SIZE": 256}, "shared_bytes": "SIZE * 4"},
     "two_launches": {
         "idea": "a test",
-        "kind": "broken", "stands_for": "a test",
+        "kind": "broken",
+        "stands_for": "a test",
         "source": "kernels/good.cu",
         "macros": {"SIZE": 512},
         "launches": [

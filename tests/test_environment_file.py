@@ -46,5 +46,7 @@ def test_lock_holds_every_dependency():
 
 
 def test_command_line_runs():
-    answer = subprocess.run([sys.executable, "-m", "gemmlab", "--version"], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-m", "gemmlab", "--version"], capture_output=True, text=True, check=True
+    )
     assert re.fullmatch(r"gemmlab \d+\.\d+\.\d+\n", answer.stdout)

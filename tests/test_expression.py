@@ -44,6 +44,8 @@ def test_refused(expression, expected):
         evaluate(expression, NAMES)
 
 
-@pytest.mark.parametrize(("dividend", "divisor", "quotient"), [(1, 16, 1), (16, 16, 1), (17, 16, 2), (0, 16, 0)])
+@pytest.mark.parametrize(
+    ("dividend", "divisor", "quotient"), [(1, 16, 1), (16, 16, 1), (17, 16, 2), (0, 16, 0)]
+)
 def test_cdiv(dividend, divisor, quotient):
     assert cdiv(dividend, divisor) == quotient

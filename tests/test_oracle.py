@@ -24,8 +24,12 @@ def answer(case, dtype=np.float64):
     """What a right kernel leaves in the output buffer, computed in `dtype` in k order."""
     problem = case.problem
     buffers = {name: buffer.copy() for name, buffer in case.buffers.items()}
-    a = np.lib.stride_tricks.as_strided(buffers["a"], (problem.m, problem.k), (problem.lda * 4, 4)).astype(dtype)
-    b = np.lib.stride_tricks.as_strided(buffers["b"], (problem.k, problem.n), (problem.ldb * 4, 4)).astype(dtype)
+    a = np.lib.stride_tricks.as_strided(buffers["a"], (problem.m, problem.k), (problem.lda * 4, 4)).astype(
+        dtype
+    )
+    b = np.lib.stride_tricks.as_strided(buffers["b"], (problem.k, problem.n), (problem.ldb * 4, 4)).astype(
+        dtype
+    )
     c = np.lib.stride_tricks.as_strided(buffers["c"], (problem.m, problem.n), (problem.ldc * 4, 4))
     total = np.zeros((problem.m, problem.n), dtype)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -23,7 +23,15 @@ def test_number_order_and_budget(problems, catalogue):
 
 def test_edges_of_the_tile_are_all_there(problems):
     shapes = {(problem.m, problem.n, problem.k) for problem in problems}
-    for sides in ((1, 1, 1), (15, 17, 16), (16, 16, 16), (17, 15, 33), (33, 33, 33), (35, 79, 19), (128, 128, 1)):
+    for sides in (
+        (1, 1, 1),
+        (15, 17, 16),
+        (16, 16, 16),
+        (17, 15, 33),
+        (33, 33, 33),
+        (35, 79, 19),
+        (128, 128, 1),
+    ):
         assert sides in shapes
     assert any(problem.k >= 1023 for problem in problems)
 
@@ -33,7 +41,11 @@ def test_what_random_shapes_must_cover(problems):
     assert sum(len({problem.m, problem.n, problem.k}) == 3 for problem in problems) > 150
     for lead, row in (("lda", "k"), ("ldb", "n"), ("ldc", "n")):
         assert sum(getattr(problem, lead) > getattr(problem, row) for problem in problems) > 100
-    assert {problem.alpha for problem in problems} == {problem.beta for problem in problems} == {0.0, 1.0, -0.5, 1.5}
+    assert (
+        {problem.alpha for problem in problems}
+        == {problem.beta for problem in problems}
+        == {0.0, 1.0, -0.5, 1.5}
+    )
 
 
 def test_seed_decides(catalogue):
@@ -43,7 +55,9 @@ def test_seed_decides(catalogue):
 
 
 def test_constraints_are_met_and_impossible_ones_named(catalogue):
-    variant = dataclasses.replace(catalogue["tile16"], constraints=("k % 4 == 0", "lda % 4 == 0", "n % 8 == 0"))
+    variant = dataclasses.replace(
+        catalogue["tile16"], constraints=("k % 4 == 0", "lda % 4 == 0", "n % 8 == 0")
+    )
     for problem in draw_problems(variant, 200, seed=3):
         assert variant.unsupported(problem) is None
     variant = dataclasses.replace(variant, constraints=("k == 3",))

@@ -8,7 +8,15 @@ from gemmlab.sources import inputs_digest, stage_sources
 
 def test_imports_are_followed_through_modules():
     files = stage_sources("check")
-    for module in ("check", "oracle", "arithmetic", "shapes", "catalogue", "executors/base", "executors/emulator"):
+    for module in (
+        "check",
+        "oracle",
+        "arithmetic",
+        "shapes",
+        "catalogue",
+        "executors/base",
+        "executors/emulator",
+    ):
         assert f"workflow/gemmlab/{module}.py" in files
     assert "workflow/gemmlab/figures.py" not in files
     assert "workflow/gemmlab/cli.py" not in files
@@ -17,7 +25,9 @@ def test_imports_are_followed_through_modules():
 def test_measuring_stages_do_not_depend_on_presentation():
     for stage in ("compile", "check", "count", "bench", "profile"):
         presentation = {"figures", "report", "tables", "publish", "gate"}
-        assert not presentation & {file.split("/")[-1].removesuffix(".py") for file in stage_sources(stage)}, stage
+        assert not presentation & {
+            file.split("/")[-1].removesuffix(".py") for file in stage_sources(stage)
+        }, stage
 
 
 def test_unknown_stage():
@@ -29,4 +39,7 @@ def test_digest_covers_settings_and_variant(catalogue):
     naive, tile = catalogue["naive"], catalogue["tile16"]
     first = inputs_digest("count", naive, [[1, 2, 3]])
     assert first == inputs_digest("count", naive, [[1, 2, 3]])
-    assert len({first, inputs_digest("count", naive, [[1, 2, 4]]), inputs_digest("count", tile, [[1, 2, 3]])}) == 3
+    assert (
+        len({first, inputs_digest("count", naive, [[1, 2, 4]]), inputs_digest("count", tile, [[1, 2, 3]])})
+        == 3
+    )

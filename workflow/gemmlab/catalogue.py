@@ -266,7 +266,9 @@ def select(catalogue: Mapping[str, Variant], names: Iterable[str]) -> dict[str, 
         name = waiting.pop()
         if name not in catalogue:
             known = ", ".join(catalogue)
-            raise GemmlabError(f"configuration: variants names {name}, which is not in the catalogue: {known}.")
+            raise GemmlabError(
+                f"configuration: variants names {name}, which is not in the catalogue: {known}."
+            )
         if name not in wanted:
             wanted.add(name)
             variant = catalogue[name]

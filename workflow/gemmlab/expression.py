@@ -45,7 +45,9 @@ def evaluate(expression: int | str, names: Mapping[str, int]) -> int:
     try:
         tree = ast.parse(expression, mode="eval")
     except (SyntaxError, ValueError) as error:
-        raise GemmlabError(f"formula {expression!r} can't be read: {error}. Allowed: {_ALLOWED}; YAML lists want quotes round formulas with commas.") from error
+        raise GemmlabError(
+            f"formula {expression!r} can't be read: {error}. Allowed: {_ALLOWED}; YAML lists want quotes round formulas with commas."
+        ) from error
     try:
         return int(_value(tree.body, names, expression))
     except ZeroDivisionError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -583,9 +584,11 @@ def _highlighted(square: pd.DataFrame, catalogue: Mapping[str, Variant]) -> list
 def _line_styles(names: Sequence[str], catalogue: Mapping[str, Variant]) -> dict[str, tuple[object, str]]:
     """Colour and marker by name: dark for baselines and the first kernel, colours for the others."""
     first = next((name for name in catalogue if name in names and catalogue[name].kind == "kernel"), None)
-    dark = iter([("0.1", ">"), ("0.3", "<"), ("0.5", "h")])
+    dark = itertools.cycle([("0.1", ">"), ("0.3", "<"), ("0.5", "h"), ("0.2", "8"), ("0.4", "H")])
     colours = ("blue", "orange", "green", "red", "pink", "brown", "purple", "cyan", "grey", "yellow")
-    bright = iter([(COLOURS[colour], marker) for colour, marker in zip(colours, "osD^vPX*dp", strict=True)])
+    bright = itertools.cycle(
+        [(COLOURS[colour], marker) for colour, marker in zip(colours, "osD^vPX*dp", strict=True)]
+    )
     styles: dict[str, tuple[object, str]] = {}
     for name in names:
         if name == first:

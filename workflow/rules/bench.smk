@@ -14,26 +14,26 @@ if TARGET.has_gpu:
         return ["--build", files[0], "--check", files[1]] if files else []
 
     rule bench:
-        output:
-            table=f"{RESULTS}/bench/{{variant}}.csv",
-            samples=f"{RESULTS}/bench/{{variant}}.samples.csv",
         input:
             kernel_files,
             checked_inputs,
             modules("bench"),
+        output:
+            table=f"{RESULTS}/bench/{{variant}}.csv",
+            samples=f"{RESULTS}/bench/{{variant}}.samples.csv",
         log:
             f"{RESULTS}/logs/bench/{{variant}}.log",
         conda:
             "../../environment.yml"
-        # All cores of the run, so that no compiler runs beside a timing.
-        threads: workflow.cores or 1
+        # More than any run has, which Snakemake cuts to all of its cores: no compiler runs beside a timing.
+        threads: 4096
+        resources:
+            gpu=1,
         params:
             checked=checked_options,
             settings=settings("preset", "seed", "headline_shape", "bench"),
             device=TARGET.fingerprint,
             entry=entry_text,
-        resources:
-            gpu=1,
         shell:
             "python3 -m gemmlab bench --variant {wildcards.variant:q} {params.checked:q} --output {output.table:q}"
             " --samples {output.samples:q} --settings {params.settings:q} 2>&1 | tee {log:q}"
@@ -41,10 +41,10 @@ if TARGET.has_gpu:
 else:
 
     rule unavailable:
-        output:
-            expand(f"{RESULTS}/{{stage}}/{{variant}}.csv", stage=["bench", "profile"], variant=TIMED),
         input:
             modules("unavailable"),
+        output:
+            expand(f"{RESULTS}/{{stage}}/{{variant}}.csv", stage=["bench", "profile"], variant=TIMED),
         log:
             f"{RESULTS}/logs/unavailable.log",
         conda:

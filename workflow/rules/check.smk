@@ -6,13 +6,13 @@ def needs_emulator(wildcards):
 
 
 rule check:
-    output:
-        f"{RESULTS}/check/{{executor}}/{{variant}}.json",
     input:
         kernel_files,
         modules("check"),
         needs_emulator,
         build=rules.compile.output.record,
+    output:
+        f"{RESULTS}/check/{{executor}}/{{variant}}.json",
     log:
         f"{RESULTS}/logs/check/{{executor}}/{{variant}}.log",
     conda:

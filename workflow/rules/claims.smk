@@ -1,5 +1,9 @@
 # claims: verdicts on the articles' claims, their contradictions and tables, and each variant's story.
 rule claims:
+    input:
+        lambda wildcards: all_results(wildcards),
+        "config/claims.yaml",
+        modules("claims"),
     output:
         multiext(
             f"{RESULTS}/tables/",
@@ -10,10 +14,6 @@ rule claims:
             "article_b.csv",
             "article_c.csv",
         ),
-    input:
-        lambda wildcards: all_results(wildcards),
-        "config/claims.yaml",
-        modules("claims"),
     log:
         f"{RESULTS}/logs/claims.log",
     conda:

@@ -1,12 +1,12 @@
 # compile: one PTX for both executors, the cubin that ptxas makes of it, and what it costs in registers and so on.
 rule compile:
+    input:
+        kernel_files,
+        modules("compile"),
     output:
         ptx=f"{RESULTS}/build/{{variant}}.ptx",
         cubin=f"{RESULTS}/build/{{variant}}.cubin",
         record=f"{RESULTS}/build/{{variant}}.json",
-    input:
-        kernel_files,
-        modules("compile"),
     log:
         f"{RESULTS}/logs/compile/{{variant}}.log",
     conda:
@@ -24,11 +24,11 @@ rule compile:
 
 # The emulator is built once; its file names the library, whose name holds a digest of the C++ sources.
 rule emulator:
-    output:
-        f"{RESULTS}/build/emulator.txt",
     input:
         emulator_sources(),
         modules("emulator_build"),
+    output:
+        f"{RESULTS}/build/emulator.txt",
     log:
         f"{RESULTS}/logs/emulator.log",
     conda:

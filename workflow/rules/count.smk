@@ -1,12 +1,12 @@
 # count: the memory-system events of each variant at fixed shapes, exact, by the emulator.
 rule count:
-    output:
-        f"{RESULTS}/count/{{variant}}.json",
     input:
         kernel_files,
         modules("count"),
         rules.emulator.output,
         build=rules.compile.output.record,
+    output:
+        f"{RESULTS}/count/{{variant}}.json",
     log:
         f"{RESULTS}/logs/count/{{variant}}.log",
     conda:

@@ -1,9 +1,9 @@
 # environment: what this machine is. Joined at publish, never an input of a stage that measures.
 rule environment:
-    output:
-        f"{RESULTS}/environment/environment.json",
     input:
         modules("environment"),
+    output:
+        f"{RESULTS}/environment/environment.json",
     log:
         f"{RESULTS}/logs/environment.log",
     conda:

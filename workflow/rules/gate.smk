@@ -18,15 +18,15 @@ def own_results(wildcards):
 
 
 rule gate_variant:
-    output:
-        f"{RESULTS}/gate/{{variant}}",
     input:
         own_results,
         modules("gate"),
-    wildcard_constraints:
-        variant="(?!all$)[A-Za-z][A-Za-z0-9_]*",
+    output:
+        f"{RESULTS}/gate/{{variant}}",
     log:
         f"{RESULTS}/logs/gate/{{variant}}.log",
+    wildcard_constraints:
+        variant="(?!all$)[A-Za-z][A-Za-z0-9_]*",
     conda:
         "../../environment.yml"
     params:
@@ -37,11 +37,11 @@ rule gate_variant:
 
 
 rule gate_all:
-    output:
-        f"{RESULTS}/gate/all",
     input:
         rules.publish.output,
         modules("gate"),
+    output:
+        f"{RESULTS}/gate/all",
     log:
         f"{RESULTS}/logs/gate/all.log",
     conda:

@@ -5,42 +5,42 @@ REFUSALS = [f"{RESULTS}/probe/refusals.json"] if TARGET.has_gpu else []
 if TARGET.has_gpu:
 
     rule probe:
-        output:
-            f"{RESULTS}/probe/{{variant}}.json",
         input:
             kernel_files,
             modules("probe"),
             build=rules.compile.output.record,
-        wildcard_constraints:
-            variant="(?!refusals$)[A-Za-z][A-Za-z0-9_]*",
+        output:
+            f"{RESULTS}/probe/{{variant}}.json",
         log:
             f"{RESULTS}/logs/probe/{{variant}}.log",
+        wildcard_constraints:
+            variant="(?!refusals$)[A-Za-z][A-Za-z0-9_]*",
         conda:
             "../../environment.yml"
         # All cores of the run, so that no compiler runs beside a measurement.
-        threads: workflow.cores or 1
+        threads: 4096
+        resources:
+            gpu=1,
         params:
             device=TARGET.fingerprint,
             entry=entry_text,
-        resources:
-            gpu=1,
         shell:
             "python3 -m gemmlab probe --variant {wildcards.variant:q} --build {input.build:q} --output {output:q}"
             " 2>&1 | tee {log:q}"
 
     rule refusals:
-        output:
-            REFUSALS,
         input:
             modules("refusals"),
+        output:
+            REFUSALS,
         log:
             f"{RESULTS}/logs/probe/refusals.log",
         conda:
             "../../environment.yml"
+        resources:
+            gpu=1,
         params:
             device=TARGET.fingerprint,
             nvcc=config["nvcc"],
-        resources:
-            gpu=1,
         shell:
             "python3 -m gemmlab refusals --nvcc {params.nvcc:q} --output {output:q} 2>&1 | tee {log:q}"

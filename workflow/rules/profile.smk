@@ -4,12 +4,12 @@
 if TARGET.has_gpu:
 
     rule profile:
-        output:
-            table=f"{RESULTS}/profile/{{variant}}.csv",
         input:
             kernel_files,
             checked_inputs,
             modules("profile"),
+        output:
+            table=f"{RESULTS}/profile/{{variant}}.csv",
         log:
             f"{RESULTS}/logs/profile/{{variant}}.log",
         conda:

@@ -21,10 +21,18 @@ def recorded_runs(wildcards):
 
 def presentation(wildcards):
     """Schemas and templates: what the tables and the report look like."""
-    return sorted(map(str, [*Path("workflow/schemas").glob("*.json"), *Path("workflow/gemmlab/templates").glob("*")]))
+    return sorted(
+        map(str, [*Path("workflow/schemas").glob("*.json"), *Path("workflow/gemmlab/templates").glob("*")])
+    )
 
 
 rule publish:
+    input:
+        all_results,
+        rules.claims.output,
+        recorded_runs,
+        presentation,
+        modules("publish"),
     output:
         multiext(
             f"{RESULTS}/tables/",
@@ -37,12 +45,6 @@ rule publish:
         directory(f"{RESULTS}/figures"),
         report=f"{RESULTS}/report.html",
         summary=f"{RESULTS}/summary.md",
-    input:
-        all_results,
-        rules.claims.output,
-        recorded_runs,
-        presentation,
-        modules("publish"),
     log:
         f"{RESULTS}/logs/publish.log",
     conda:

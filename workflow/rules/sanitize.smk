@@ -4,12 +4,12 @@ SANITIZED = [] if not TARGET.has_gpu else CHECKED if config["preset"] == "full" 
 
 
 rule sanitize:
-    output:
-        f"{RESULTS}/sanitize/{{variant}}.json",
     input:
         kernel_files,
         modules("sanitize"),
         build=rules.compile.output.record,
+    output:
+        f"{RESULTS}/sanitize/{{variant}}.json",
     log:
         f"{RESULTS}/logs/sanitize/{{variant}}.log",
     conda:
