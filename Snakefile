@@ -12,13 +12,14 @@ min_version("9.27")
 workdir: workflow.basedir
 
 
-# The package beside this file and the interpreter that runs snakemake serve the jobs too.
+# The package beside this file serves the workflow and its jobs.
 PACKAGE_PARENT = os.path.join(workflow.basedir, "workflow")
 sys.path.insert(0, PACKAGE_PARENT)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [PACKAGE_PARENT, os.environ.get("PYTHONPATH")]))
-os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
 
+from gemmlab import job_environment
 from gemmlab.errors import GemmlabError
+
+job_environment.prepare(PACKAGE_PARENT)
 
 
 configfile: os.path.join(workflow.basedir, "config", "config.yaml")

@@ -63,7 +63,10 @@ def test_launches_workspace_and_tensor_map(root):
     - entry: multiply
       cluster: [2]
       shared_bytes: 4 * BM
-      arguments: {{b_map: {{tensor_map: b, box: [BM, BN], swizzle: 128}}, c: pointer, parts: {{type: int32, value: 1 + 1}}}}
+      arguments:
+        b_map: {{tensor_map: b, box: [BM, BN], swizzle: 128}}
+        c: pointer
+        parts: {{type: int32, value: 1 + 1}}
 """
     variant = load(root, text)["one"]
     problem = Problem.packed(8, 12, 20)

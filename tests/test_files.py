@@ -41,7 +41,7 @@ def test_yaml_that_cannot_be_read(tmp_path, text, expected):
 def test_broken_json_names_the_file(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("{")
-    with pytest.raises(GemmlabError, match="x.json: not JSON"):
+    with pytest.raises(GemmlabError, match=r"x\.json: not JSON"):
         read_json(path)
 
 

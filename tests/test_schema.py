@@ -71,7 +71,7 @@ def test_table_keeps_text_that_looks_like_something_else(tmp_path):
 def test_table_refuses_unknown_columns_and_bad_values(tmp_path):
     good = {"variant": "naive", "executor": "emulator", "status": "ok"}
     for fault in ({"colour": "red"}, {"shapes": "many"}, {"variant": "1e3"}, {"status": "fine"}):
-        with pytest.raises(GemmlabError, match="checks.csv, row 1"):
+        with pytest.raises(GemmlabError, match=r"checks\.csv, row 1"):
             write_table(tmp_path / "checks.csv", [good | fault], "checks")
     assert not (tmp_path / "checks.csv").exists()
 

@@ -118,6 +118,15 @@ def test_runs_from_another_folder(checkout, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_gpu_named_on_another_machine_plans_its_stages_without_cores(checkout):
+    planned = checkout.planned("--config", "device=nvidia-h200")
+    assert planned["bench"] == planned["profile"] == 3  # naive, tile16 and their baseline
+    assert planned["check"] == 6
+    assert planned["sanitize"] == 1
+    unlocked = checkout.snakemake("--unlock", "--config", "device=nvidia-h200")
+    assert unlocked.returncode == 0, unlocked.stderr
+
+
 @pytest.mark.parametrize("setting", ["preset=quick", "sizes=[1,10]", "variants=[nothing]", "seed=-1"])
 def test_faulty_configuration_is_one_message(checkout, setting):
     answer = checkout.snakemake("-n", "--config", setting)

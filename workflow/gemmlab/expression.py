@@ -1,4 +1,4 @@
-"""The small formulas of the catalogue, such as `cdiv(n, BN)`: integers, names and a whitelist of operations, no eval."""
+"""The small formulas of the catalogue, such as `cdiv(n, BN)`: integers, names, a whitelist of operations, no eval."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def evaluate(expression: int | str, names: Mapping[str, int]) -> int:
         tree = ast.parse(expression, mode="eval")
     except (SyntaxError, ValueError) as error:
         raise GemmlabError(
-            f"formula {expression!r} can't be read: {error}. Allowed: {_ALLOWED}; YAML lists want quotes round formulas with commas."
+            f"formula {expression!r} can't be read: {error}. Allowed: {_ALLOWED}; "
+            "YAML lists want quotes round formulas with commas."
         ) from error
     try:
         return int(_value(tree.body, names, expression))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import io
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -86,7 +86,7 @@ def read_yaml(path: Path) -> Any:
     """The YAML in `path`; raises GemmlabError for a missing file, broken syntax or a key that stands twice."""
     try:
         with path.open() as stream:
-            return yaml.load(stream, _UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+            return yaml.load(stream, _UniqueKeyLoader)
     except FileNotFoundError as error:
         raise GemmlabError(f"{path}: no such file.") from error
     except yaml.YAMLError as error:

@@ -1,18 +1,6 @@
 # bench: timings against the baseline in the same process. With no GPU one job says so for every variant.
 if TARGET.has_gpu:
 
-    def checked_inputs(wildcards):
-        """What a kernel must have before it may be timed; a baseline has no kernel of ours."""
-        variant = wildcards.variant
-        if variant not in COMPILED:
-            return []
-        return [f"{RESULTS}/build/{variant}.json", f"{RESULTS}/check/cuda/{variant}.json"]
-
-    def checked_options(wildcards):
-        """The same as options of the command."""
-        files = checked_inputs(wildcards)
-        return ["--build", files[0], "--check", files[1]] if files else []
-
     rule bench:
         input:
             kernel_files,
@@ -50,7 +38,7 @@ else:
         conda:
             "../../environment.yml"
         params:
-            results=RESULTS,
+            results=results_folder,
             device=TARGET.slug,
             variants=TIMED,
             reason="this run has no GPU",

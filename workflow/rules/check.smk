@@ -1,8 +1,5 @@
 # check: each variant against the float64 reference; on a GPU run on both executors. Checks may share the card with
 # each other: nothing is timed, and the timed rules take all cores, so that none runs beside one.
-def needs_emulator(wildcards):
-    """The emulator's library, for the executor that is one."""
-    return rules.emulator.output if wildcards.executor == "emulator" else []
 
 
 rule check:

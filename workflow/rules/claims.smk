@@ -19,7 +19,7 @@ rule claims:
     conda:
         "../../environment.yml"
     params:
-        results=RESULTS,
+        results=results_folder,
         settings=settings("headline_shape", "variants"),
     shell:
         "python3 -m gemmlab claims --results {params.results:q} --settings {params.settings:q} 2>&1 | tee {log:q}"

@@ -1,6 +1,6 @@
 # What all rules share: the validated configuration, the catalogue, the device, and what a stage depends on.
-import functools
 import json
+from pathlib import Path
 
 from gemmlab import device
 from gemmlab.catalogue import load_catalogue, select, source_files
@@ -23,6 +23,8 @@ COMPILED = [name for name, entry in CATALOGUE.items() if entry.compiled]
 CHECKED = [name for name in COMPILED if CATALOGUE[name].kind in ("kernel", "broken")]
 TIMED = [name for name, entry in CATALOGUE.items() if entry.kind in ("kernel", "baseline")]
 BROKEN = [name for name in COMPILED if CATALOGUE[name].kind == "broken"]
+# Broken kernels always, all in the preset full.
+SANITIZED = [] if not TARGET.has_gpu else CHECKED if config["preset"] == "full" else BROKEN
 EXECUTORS = ["emulator", "cuda"] if TARGET.has_gpu else ["emulator"]
 
 # One job on the GPU at a time, whatever profile or --cores says; --resources gpu=N still overrides.
@@ -54,3 +56,69 @@ def entry_text(wildcards):
 def settings(*sections):
     """Parts of the configuration as JSON text, quoted for the shell by :q."""
     return json.dumps({section: config[section] for section in sections if section in config}, sort_keys=True)
+
+
+def results_folder(wildcards):
+    """The folder that a stage reads as a whole."""
+    return RESULTS
+
+
+def needs_emulator(wildcards):
+    """The emulator's library, for the executor that is one."""
+    return [f"{RESULTS}/build/emulator.txt"] if wildcards.executor == "emulator" else []
+
+
+def checked_inputs(wildcards):
+    """What a kernel must have before it may be timed; a baseline has no kernel of ours."""
+    variant = wildcards.variant
+    if variant not in COMPILED:
+        return []
+    return [f"{RESULTS}/build/{variant}.json", f"{RESULTS}/check/cuda/{variant}.json"]
+
+
+def checked_options(wildcards):
+    """The same as options of the command."""
+    files = checked_inputs(wildcards)
+    return ["--build", files[0], "--check", files[1]] if files else []
+
+
+def all_results(wildcards):
+    """Every record of every stage, so that publish runs last and again when any of them changed."""
+    files = [f"{RESULTS}/environment/environment.json"]
+    files += [f"{RESULTS}/build/{variant}.json" for variant in COMPILED]
+    files += [f"{RESULTS}/check/{executor}/{variant}.json" for executor in EXECUTORS for variant in CHECKED]
+    files += [f"{RESULTS}/count/{variant}.json" for variant in CHECKED]
+    files += [f"{RESULTS}/{stage}/{variant}.csv" for stage in ("bench", "profile") for variant in TIMED]
+    files += [f"{RESULTS}/sanitize/{variant}.json" for variant in SANITIZED]
+    files += [f"{RESULTS}/probe/{variant}.json" for variant in PROBES]
+    return files + REFUSALS
+
+
+def recorded_runs(wildcards):
+    """The tables of recorded runs, which the report shows beside a run with no GPU."""
+    return sorted(map(str, Path("results/published").glob("*/**/*.*")))
+
+
+def presentation(wildcards):
+    """Schemas and templates: what the tables and the report look like."""
+    return sorted(
+        map(str, [*Path("workflow/schemas").glob("*.json"), *Path("workflow/gemmlab/templates").glob("*")])
+    )
+
+
+def own_results(wildcards):
+    """The variant's own records, of the stages that its kind goes through."""
+    variant = wildcards.variant
+    files = []
+    if variant in COMPILED:
+        files.append(f"{RESULTS}/build/{variant}.json")
+    if variant in CHECKED:
+        files += [f"{RESULTS}/check/{executor}/{variant}.json" for executor in EXECUTORS]
+        files.append(f"{RESULTS}/count/{variant}.json")
+    if variant in TIMED:
+        files += [f"{RESULTS}/bench/{variant}.csv", f"{RESULTS}/profile/{variant}.csv"]
+    if variant in SANITIZED:
+        files.append(f"{RESULTS}/sanitize/{variant}.json")
+    if variant in PROBES:
+        files.append(f"{RESULTS}/probe/{variant}.json")
+    return files

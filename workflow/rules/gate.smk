@@ -1,20 +1,4 @@
 # gate: the exit status of the experiment. Stages write what they saw; only here does a bad result fail.
-def own_results(wildcards):
-    """The variant's own records, of the stages that its kind goes through."""
-    variant = wildcards.variant
-    files = []
-    if variant in COMPILED:
-        files.append(f"{RESULTS}/build/{variant}.json")
-    if variant in CHECKED:
-        files += [f"{RESULTS}/check/{executor}/{variant}.json" for executor in EXECUTORS]
-        files.append(f"{RESULTS}/count/{variant}.json")
-    if variant in TIMED:
-        files += [f"{RESULTS}/bench/{variant}.csv", f"{RESULTS}/profile/{variant}.csv"]
-    if variant in SANITIZED:
-        files.append(f"{RESULTS}/sanitize/{variant}.json")
-    if variant in PROBES:
-        files.append(f"{RESULTS}/probe/{variant}.json")
-    return files
 
 
 rule gate_variant:
@@ -30,7 +14,7 @@ rule gate_variant:
     conda:
         "../../environment.yml"
     params:
-        results=RESULTS,
+        results=results_folder,
     shell:
         "python3 -m gemmlab gate --results {params.results:q} --variant {wildcards.variant:q} --output {output:q}"
         " 2>&1 | tee {log:q}"
@@ -47,6 +31,6 @@ rule gate_all:
     conda:
         "../../environment.yml"
     params:
-        results=RESULTS,
+        results=results_folder,
     shell:
         "python3 -m gemmlab gate --results {params.results:q} --output {output:q} 2>&1 | tee {log:q}"

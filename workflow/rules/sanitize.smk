@@ -1,6 +1,5 @@
 # sanitize: compute-sanitizer's four tools. Broken kernels always, the others in the preset full. As with checks,
 # nothing is timed here.
-SANITIZED = [] if not TARGET.has_gpu else CHECKED if config["preset"] == "full" else BROKEN
 
 
 rule sanitize:
