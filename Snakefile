@@ -37,6 +37,8 @@ include: "workflow/rules/probe.smk"
 include: "workflow/rules/claims.smk"
 include: "workflow/rules/publish.smk"
 include: "workflow/rules/gate.smk"
+include: "workflow/rules/tune.smk"
+include: "workflow/rules/static_evidence.smk"
 
 
 rule all:

@@ -56,11 +56,10 @@ def test_a_number_can_be_chosen(root):
 @pytest.mark.parametrize(
     ("name", "choices", "message"),
     [
-        ("naive", {}, "stands in ladder.yaml"),
+        ("naive", {}, "stands in 2_ladder.yaml"),
         ("check", {}, "is a stage"),
         ("2fast", {}, "can't be a target"),
         ("kernels", {}, "also a file or folder"),
-        ("tensor_cores", {}, "exists already"),
         ("mine", {"number": 1}, "01_naive.cu has it"),
         ("mine", {"number": 100}, "expected 1 to 99"),
         ("mine", {"compared_with": "nobody"}, "no such variant"),
@@ -72,6 +71,14 @@ def test_mistakes_are_named_and_nothing_is_written(root, name, choices, message)
     with pytest.raises(GemmlabError, match=message):
         new.create(name, choices.pop("idea", "a test"), root=root, **choices)
     assert sorted(root.rglob("*")) == before
+
+
+def test_an_entry_file_of_that_name_is_left_alone(root):
+    entry = root / "config" / "variants" / "mine.yaml"
+    entry.write_text("# notes\n")
+    with pytest.raises(GemmlabError, match="exists already"):
+        new.create("mine", "a test", root=root)
+    assert entry.read_text() == "# notes\n"
 
 
 def test_the_command_reports_what_to_do_next(root, monkeypatch, capsys):

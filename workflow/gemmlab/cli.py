@@ -30,6 +30,8 @@ COMMANDS = {
     "gate": "print a variant's row and fail if its status is bad",
     "compare": "say which variants became faster or slower between two runs",
     "readme": "rewrite the README's table from the recorded runs",
+    "tune": "sweep the 2D block tile on this GPU with Kernel Tuner",
+    "static-evidence": "compile kernels for several architectures and say what they take of an SM",
     "publish-run": "record a run on a GPU under results/published",
 }
 

@@ -333,7 +333,9 @@ def speed_by_size(timings: pd.DataFrame, catalogue: Mapping[str, Variant], label
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes], rotation=45 if len(sizes) > 8 else 0)
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_ylim(bottom=0)
+    # FP32 and tensor cores lie a factor of fifteen apart.
+    axes.set_yscale("log")
+    _plain_log_speeds(axes)
     axes.set_xlabel("M = N = K")
     axes.set_ylabel("TFLOP/s, cold cache")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
@@ -473,9 +475,7 @@ def roofline(
         axes.set_xlabel("FLOP for each byte")
         _plain_ticks(axes)
     panels[0].set_ylabel("TFLOP/s, cold cache")
-    panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panels[0].yaxis.set_minor_formatter(NullFormatter())
+    _plain_log_speeds(panels[0])
     for name, (colour, marker) in styles.items():
         panels[1].scatter([], [], color=colour, marker=marker, s=36, label=name)
     panels[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
@@ -485,6 +485,12 @@ def roofline(
         "flat part by arithmetic, one far below both by neither. In colour the fastest variant of each kernel file."
     )
     return Drawing(**about, caption=caption, figure=figure)
+
+
+def _plain_log_speeds(axes: Axes) -> None:
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _row_panels(title: str, rows: int, panels: int, bottom: float = 0.0) -> tuple[Figure, list[Axes]]:

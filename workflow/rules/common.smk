@@ -48,6 +48,12 @@ def kernel_files(wildcards):
     return source_files(CATALOGUE[wildcards.variant])
 
 
+def whole_catalogue(wildcards):
+    """Every entry and every kernel that isn't broken: inputs of targets that choose variants by themselves."""
+    kernels = [path for path in Path("kernels").rglob("*.cu*") if "broken" not in path.parts]
+    return sorted(map(str, [*Path("config/variants").glob("*.yaml"), *kernels]))
+
+
 def entry_text(wildcards):
     """The variant's entry in the catalogue: changing it reruns the variant."""
     return json.dumps(CATALOGUE[wildcards.variant].entry_text, sort_keys=True)
