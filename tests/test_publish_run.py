@@ -76,6 +76,28 @@ def test_only_what_is_allowed_is_copied_and_the_manifest_lists_it(results):
         assert hashlib.sha256((folder / file["path"]).read_bytes()).hexdigest() == file["sha256"]
 
 
+def test_a_sweep_replaces_the_recorded_one_and_stays_when_a_run_has_none(results):
+    def sweep(*tiles):
+        shape = {"m": 64, "n": 64, "k": 64, "BK": 8, "TM": 1, "TN": 1}
+        rows = [
+            {"variant": "tile16", **shape, "BM": tile, "BN": tile, "best": False, "status": "ok"}
+            for tile in tiles
+        ]
+        write_table(results / "tune" / "tune.csv", rows, "tune")
+
+    def recorded(manifest):
+        path = results.parent / "published" / results.name / "tables" / "tune.csv"
+        assert {"tables/tune.csv"} <= {file["path"] for file in manifest["files"]}
+        return list(read_table(path, "tune")["BM"])
+
+    sweep(16, 32)
+    assert recorded(record(results)) == [16, 32]
+    sweep(32, 64)
+    assert recorded(record(results)) == [32, 64]
+    (results / "tune" / "tune.csv").unlink()
+    assert recorded(record(results)) == [32, 64]
+
+
 def test_recording_twice_changes_nothing(results):
     record(results)
     folder = results.parent / "published"

@@ -7,7 +7,8 @@ import pytest
 import yaml
 from fake_gpu import Kernel, gpu, make_cubin, view  # noqa: F401 - gpu is a fixture
 
-from gemmlab import cli, figures
+from gemmlab import cli, figures, tune_session
+from gemmlab import tune as tune_module
 from gemmlab.catalogue import load_catalogue
 from gemmlab.errors import GemmlabError
 from gemmlab.files import repository_root
@@ -176,6 +177,7 @@ def test_the_proposed_entry_is_one_that_the_catalogue_takes(base, tmp_path):
     variant = load_catalogue(folder)["tuned_in_a_test"]
     assert dict(variant.macros) == {"BM": 32, "BN": 32, "BK": 8, "TM": 2, "TN": 2}
     assert variant.compared_with == "block_tile"
+    assert variant.articles == ("S17", "S23")
     assert variant.transpose_b
     assert variant.separate_output
     assert list(yaml.safe_load(text)) == [PROPOSED_NAME]
@@ -218,8 +220,16 @@ def test_configurations_compile_under_their_own_macros(base, tmp_path):
     assert "a block has at most 1024 threads" in failed.build["reason"]
 
 
-def test_a_machine_without_a_gpu_is_told_so(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("cuda", "message"),
+    [
+        (None, "the sweep needs a GPU, and this machine has no CUDA driver"),
+        ((13, 0), "the sweep needs a GPU and Kernel Tuner: CuPy can't be imported"),
+    ],
+)
+def test_a_machine_without_a_gpu_is_told_so(monkeypatch, tmp_path, capsys, cuda, message):
     monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(tune_module.driver, "cuda_version", lambda: cuda)
     words = [
         "--architecture",
         "sm_90",
@@ -229,7 +239,7 @@ def test_a_machine_without_a_gpu_is_told_so(monkeypatch, tmp_path, capsys):
         str(tmp_path / "t.csv"),
     ]
     assert cli.main(["tune", *words]) == 2
-    assert "the sweep needs a GPU and Kernel Tuner: CuPy can't be imported" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -250,13 +260,14 @@ def block_tile(wrong=lambda m: False):
     return function
 
 
-def test_kernel_tuner_times_and_checks_each_configuration(base, tmp_path, gpu):  # noqa: F811
+def test_kernel_tuner_times_and_checks_each_configuration(base, tmp_path, gpu, monkeypatch):  # noqa: F811
     """Kernel Tuner itself over a GPU made of host memory; where it isn't installed its absence is reported instead."""
     if not _kernel_tuner_installed():
         with pytest.raises(GemmlabError, match="Kernel Tuner can't be imported"):
             KernelTunerSession(SMALL, base, 1)
         return
     sys.modules["cupy"].ndarray = type("ndarray", (), {})
+    monkeypatch.setattr(tune_session, "launches_in_sample", lambda size: 2)
     candidates = candidates_of(base, tmp_path)
     gpu.kernels["gemm"] = Kernel(block_tile(), lambda: 0.5 if gpu.launched[-1][1] == (8, 8, 1) else 0.25)
     gpu.cublas._compute = lambda self, problem, addresses: block_tile()(
@@ -268,20 +279,20 @@ def test_kernel_tuner_times_and_checks_each_configuration(base, tmp_path, gpu): 
     assert sweep.timings[0].times_ms == pytest.approx((0.5, 0.5, 0.5))
     assert sweep.timings[1].times_ms == pytest.approx((0.25, 0.25, 0.25))
     assert sweep.baseline_ms == pytest.approx(0.2)
-    assert [timing.launches for timing in sweep.timings] == [launches_in_sample(64)] * 2
+    assert [timing.launches for timing in sweep.timings] == [2, 2]
     assert {block for _, block, _, _ in gpu.launched} == {(8, 8, 1), (16, 16, 1)}
     assert {grid for grid, _, _, _ in gpu.launched} == {(4, 4, 1), (2, 2, 1)}
-    gpu.cublas.wrong = True
     gpu.cublas._compute = lambda self, problem, addresses: None
-    assert session.sweep(candidates, 96).baseline_ms is not None
+    assert session.sweep(candidates, 64).baseline_ms is None
 
 
-def test_kernel_tuner_s_wrong_results_are_no_times(base, tmp_path, gpu):  # noqa: F811
+def test_kernel_tuner_s_wrong_results_are_no_times(base, tmp_path, gpu, monkeypatch):  # noqa: F811
     if not _kernel_tuner_installed():
         with pytest.raises(GemmlabError, match="Kernel Tuner can't be imported"):
             KernelTunerSession(SMALL, base, 1)
         return
     sys.modules["cupy"].ndarray = type("ndarray", (), {})
+    monkeypatch.setattr(tune_session, "launches_in_sample", lambda size: 2)
     candidates = candidates_of(base, tmp_path)
     gpu.kernels["gemm"] = Kernel(block_tile(wrong=lambda m: True))
     sweep = KernelTunerSession(SMALL, base, 1).sweep(candidates, 64)

@@ -39,9 +39,14 @@ KEYS: dict[str, tuple[str, ...]] = {
     "article_a": ("step",),
     "article_b": ("m",),
     "article_c": ("variant", "m", "n", "k"),
+    "tune": ("variant", "m", "n", "k", "BM", "BN", "BK", "TM", "TN"),
+    "static": ("variant", "architecture", "entry"),
 }
+# Asked for by name, so that a run may lack them: a new one replaces the recorded one as a whole, else that one stays.
+WHOLE_TABLES = ("tune", "static")
+_FOLDERS = {"tune": "tune"}
 # What the stage claims writes: worked out from the other tables, so a row has no digest that the tree could repeat.
-OPTIONAL_TABLES = ("claims", "contradictions", "story", "article_a", "article_b", "article_c")
+OPTIONAL_TABLES = ("claims", "contradictions", "story", "article_a", "article_b", "article_c", *WHOLE_TABLES)
 README_FIGURES = ("ladder.svg", "speed_by_size.svg")
 # What a row must hold to count as measured; of other tables, a row that ran.
 _MEASURED = {"summary": "time_ms", "timings": "time_ms_median", "counters": "ncu"}
@@ -85,7 +90,11 @@ def publish_run(
     environment = read_environment(results)
     if environment is None or not environment["gpus"]:
         raise GemmlabError(f"{results}: this run had no GPU, and only runs with one are recorded.")
-    new = {name: rows for name in KEYS if (rows := _read_rows(results / "tables", name)) is not None}
+    new = {
+        name: rows
+        for name in KEYS
+        if (rows := _read_rows(results / _FOLDERS.get(name, "tables"), name)) is not None
+    }
     missing = [name for name in KEYS if name not in new and name not in OPTIONAL_TABLES]
     if missing:
         raise GemmlabError(
@@ -94,7 +103,13 @@ def publish_run(
     _refuse_stale(new, present_digest, results)
     folder = published / results.name
     merged = {}
+    for name in WHOLE_TABLES:
+        rows = new.get(name) or _read_rows(folder / "tables", name)
+        if rows:
+            merged[name] = rows
     for name, rows in new.items():
+        if name in WHOLE_TABLES:
+            continue
         old = [
             row
             for row in _read_rows(folder / "tables", name) or []

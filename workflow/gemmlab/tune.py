@@ -29,6 +29,8 @@ Configuration = dict[str, int]
 Row = dict[str, Any]
 
 PROPOSED_NAME = "tuned_block_tile"
+# The sweep among the articles' kernels.
+_SWEEP = "S23"
 _SETTINGS = Path("config") / "tune.yaml"
 
 
@@ -197,6 +199,7 @@ def proposed_entry(base: Variant, best: Row, gpu: str | None) -> str:
         f"{best['TM']}x{best['TN']} outputs per thread",
         "macros": {**base.macros, **macros},
         "compared_with": base.name,
+        "articles": list(dict.fromkeys([*base.articles, _SWEEP])),
     }
     entry.pop("bench_shapes", None)
     text = yaml.safe_dump({PROPOSED_NAME: entry}, sort_keys=False, default_flow_style=None, width=100)
@@ -266,6 +269,10 @@ def run(options: argparse.Namespace) -> int:
     if missing := [name for name in space.parameters if name not in base.macros]:
         raise GemmlabError(f"{options.settings}: variant {base.name} has no macro {', '.join(missing)}.")
     configurations = space.configurations()
+    if driver.cuda_version() is None:
+        raise GemmlabError(
+            "the sweep needs a GPU, and this machine has no CUDA driver. `gemmlab doctor` says more."
+        )
     try:
         tuner = KernelTunerSession(space, base, options.seed)
     except Unavailable as error:

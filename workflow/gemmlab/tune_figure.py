@@ -12,6 +12,7 @@ from gemmlab import status
 from gemmlab.figures import _STYLE, COLOURS, WIDTH_INCHES, Drawing
 
 _PANEL_INCHES = 2.6
+_LEGEND = {"patch": "outputs a thread", "depth": "step BK"}
 
 
 def sweep_drawing(table: pd.DataFrame) -> Drawing:
@@ -79,7 +80,7 @@ def _panel(axes: Axes, here: pd.DataFrame, everything: pd.DataFrame, size: int, 
             (row.place, row.tflops),
             xytext=(0, 10),
             textcoords="offset points",
-            ha="center",
+            ha="right" if row.place > (len(tiles) - 1) / 2 else "left",
             fontsize=8.5,
         )
     highest = here["tflops"].max()
@@ -89,7 +90,9 @@ def _panel(axes: Axes, here: pd.DataFrame, everything: pd.DataFrame, size: int, 
         axes.axhline(speed, color=COLOURS["grey"], linestyle="--", linewidth=1.2, label="cuBLAS")
         highest = max(highest, speed)
     if legend:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8.5)
+        shown = axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8.5)
+        for text in shown.get_texts():
+            text.set_text(_LEGEND.get(text.get_text(), text.get_text()))
     axes.set_ylim(0, 1.25 * highest)
     axes.set_xlim(-0.6, len(tiles) - 0.4)
     axes.set_xticks(range(len(tiles)), tiles)

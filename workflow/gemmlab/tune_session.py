@@ -7,7 +7,6 @@ microseconds would be timed together with Python.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from gemmlab.executors.device_memory import DeviceBuffer, allocate, device_fault
 from gemmlab.files import repository_root
 from gemmlab.problem import Problem
 from gemmlab.timing.device import Device, open_device
-from gemmlab.timing.hot import SAMPLE_MS, capture, replay_ms
+from gemmlab.timing.hot import capture, launches_per_sample, replay_ms
 from gemmlab.timing.prepare import uniform
 from gemmlab.timing.verify import Product
 from gemmlab.tune import Candidate, Space, Sweep, Timing
@@ -51,8 +50,7 @@ def load_kernel_tuner() -> Any:
 
 def launches_in_sample(size: int) -> int:
     """Launches at a square problem of edge `size` that make a sample of about a millisecond."""
-    launch_ms = 2 * size**3 / (_ASSUMED_TFLOPS * 1e9)
-    return max(1, math.ceil(SAMPLE_MS / launch_ms))
+    return launches_per_sample([2 * size**3 / (_ASSUMED_TFLOPS * 1e9)])
 
 
 class KernelTunerSession:
@@ -90,7 +88,9 @@ class KernelTunerSession:
             device_faults(self.device.cupy, f"tuning {self.base.name} at {size}"),
         ):
             # Our parameters aren't named block_size_x and so on: the catalogue's entry makes the block of them.
-            warnings.filterwarnings("ignore", "None of the tunable parameters specify thread block dimensions")
+            warnings.filterwarnings(
+                "ignore", "None of the tunable parameters specify thread block dimensions"
+            )
             results, _ = self._kernel_tuner.tune_kernel(
                 self.base.launches[0].entry,
                 str(repository_root() / self.base.source),
@@ -168,6 +168,7 @@ class _AtSize:
             ("float32", "float32"),
             tuple(self.buffers[name].address for name in ("a", "b", self.output)),
         )
+        self.buffers[self.output].poison()
         self.device.launch_ms(matmul, "cuBLAS")
         result = np.empty((self.problem.m, self.problem.n), dtype=np.float32)
         self.buffers[self.output].download(result)

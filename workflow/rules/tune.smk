@@ -20,7 +20,7 @@ rule tune:
         nvcc=config["nvcc"],
         seed=config["seed"],
         device=TARGET.fingerprint,
-        folder=f"{RESULTS}/tune",
+        results=results_folder,
     shell:
         "python3 -m gemmlab tune --architecture {params.architecture:q} --nvcc {params.nvcc:q} --seed {params.seed}"
-        " --output-dir {params.folder:q} --tuned {output.tuned:q} 2>&1 | tee {log:q}"
+        " --output-dir {params.results:q}/tune --tuned {output.tuned:q} 2>&1 | tee {log:q}"
