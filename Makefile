@@ -3,17 +3,18 @@ VENV ?= .venv
 PYTHON ?= python3
 CORES ?= all
 ARGS ?=
-BIN = $(abspath $(VENV))/bin
+# Absolute without $(abspath), which takes a folder with a space in its name for two.
+BIN = $(if $(filter /%,$(VENV)),$(VENV),$(CURDIR)/$(VENV))/bin
 INSTALLED = $(VENV)/.gemmlab-installed
 HAS_GPU = command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1
 
 # An environment named by hand is the caller's own: nothing is installed into it.
 ifneq ($(filter command% environment%,$(origin VENV)),)
 SETUP =
-RUN = PYTHONPATH=$(CURDIR)/workflow PATH=$(BIN):$$PATH
+RUN = PYTHONPATH="$(CURDIR)/workflow" PATH="$(BIN):$$PATH"
 else
 SETUP = $(INSTALLED)
-RUN = PATH=$(BIN):$$PATH
+RUN = PATH="$(BIN):$$PATH"
 endif
 
 .DEFAULT_GOAL := help
@@ -36,7 +37,7 @@ $(INSTALLED): requirements.lock requirements-gpu-cu12.lock pyproject.toml
 reproduce: $(SETUP) ## run everything this machine can, then show the headline table and the report's path
 	@$(RUN) snakemake --cores $(CORES) $(ARGS); status=$$?; $(RUN) python3 -m gemmlab headline; exit $$status
 
-resume: $(SETUP) ## go on after a killed run
+resume: $(SETUP) ## go on after a killed run (with the same ARGS)
 	@$(RUN) snakemake --unlock --quiet all; $(MAKE) --no-print-directory reproduce
 
 report: $(SETUP) ## show the last run's headline table and the report's path

@@ -45,6 +45,7 @@ rule all:
     default_target: True
     input:
         f"{RESULTS}/gate/all",
+        rules.publish.output,
 
 
 # A variant's name is a target: its own chain and its gate, without the tables of all.

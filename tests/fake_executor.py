@@ -47,6 +47,8 @@ class FakeExecutor:
         if self.mistake == "writes past the row" and ldc > n and m > 1:
             buffers["c"][n] = 0
         findings = ()
+        if self.mistake == "no progress":
+            findings = (Finding("no_progress", "no progress: a.cu:7"),)
         if self.mistake == "race" and find:
             findings = (
                 Finding("race", "race: a.cu:7", "a.cu", 7, (0, 0, 0), (1, 0, 0), (2, 0, 0), "ld.shared", 3),

@@ -77,7 +77,9 @@ def test_launches_workspace_and_tensor_map(root):
     assert variant.workspace_elements(problem) == {"split": (192, "float32")}
 
 
-@pytest.mark.parametrize("name", ["all", "check", "gate", "environment", "doctor", "tune", "null", "kernels"])
+@pytest.mark.parametrize(
+    "name", ["all", "check", "gate", "environment", "doctor", "tune", "null", "NA", "nan", "kernels"]
+)
 def test_reserved_and_existing_names_are_refused_with_the_reason(root, name):
     with pytest.raises(GemmlabError, match=rf"variant {name}: the name .*choose another"):
         load(root, f'"{name}":{ENTRY}')
@@ -101,6 +103,9 @@ def test_yaml_words_are_no_names(root):
         ("  kind: fast\n", "kind is"),
         ("  baseline: cublas_fp8\n", "baseline is cublas_fp8; baselines of the catalogue: cublas_fp32"),
         ("  compared_with: nothing\n", "compared_with names nothing"),
+        ("  compared_with: one\n", "compared_with names the variant itself"),
+        ("  compiler_flags: [-arch=native]\n", "compiler_flags"),
+        ("  cluster: [0]\n", "cluster of gemm is"),
         ("  constraints: [k % 4 = 0]\n", "can't be read"),
         ("  constraints: [rows == 0]\n", "unknown name rows"),
         ("  shared_bytes: 4 * BK\n", "unknown name BK"),
@@ -148,8 +153,9 @@ def test_source_files_follow_quoted_includes(root):
     variant = load(root, f"one:{ENTRY}")["one"]
     assert source_files(variant, root) == ["kernels/x.cu", "kernels/common/a.cuh", "kernels/common/b.cuh"]
     (root / "kernels" / "common" / "b.cuh").write_text('#include "gone.cuh"\n')
-    with pytest.raises(GemmlabError, match=r"b.cuh: includes 'gone.cuh'"):
-        source_files(variant, root)
+    assert (
+        source_files(variant, root)[-1] == "kernels/common/b.cuh"
+    )  # nvcc names what is gone, for this variant alone
 
 
 def test_selection_brings_its_baseline(root):

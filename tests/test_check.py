@@ -10,6 +10,7 @@ import pytest
 from fake_executor import FakeExecutor
 
 from gemmlab import check, cli, count, status
+from gemmlab.errors import GemmlabError
 from gemmlab.executors.base import DeviceFault, NotLaunchable, Unavailable
 from gemmlab.files import read_json, write_json
 
@@ -85,7 +86,13 @@ class TestCommand:
     def _build(self, tmp_path):
         self.build = tmp_path / "tile16.json"
         self.output = tmp_path / "out.json"
-        self.record = {"status": "ok", "reason": None, "ptx_sha256": "p", "cubin_sha256": "c"}
+        self.record = {
+            "variant": "tile16",
+            "status": "ok",
+            "reason": None,
+            "ptx_sha256": "p",
+            "cubin_sha256": "c",
+        }
         write_json(self.build, self.record)
 
     def call(self, *more, executor="emulator"):
@@ -125,6 +132,7 @@ class TestCommand:
             ),
             (NotLaunchable("block of 2048 threads, limit 1024"), ("failed", "not launchable: block of 2048")),
             (DeviceFault("gemm: misaligned address"), ("failed", "device fault: gemm: misaligned")),
+            (GemmlabError("kernel gemmm not found"), ("failed", "kernel gemmm not found")),
         ],
     )
     def test_what_the_executor_says_becomes_the_record(self, monkeypatch, error, expected):
@@ -144,6 +152,17 @@ class TestCommand:
             "skipped",
             "compile failed",
         )
+
+    def test_another_variant_s_build_is_refused(self, capsys):
+        write_json(self.build, self.record | {"variant": "naive"})
+        assert self.call() == 2
+        assert "built for naive, not for tile16" in capsys.readouterr().err
+
+    def test_a_kernel_that_makes_no_progress_has_no_counts(self, monkeypatch):
+        monkeypatch.setattr(count, "open_executor", lambda *_: FakeExecutor("no progress"))
+        command = ["count", "--variant", "tile16", "--build", str(self.build), "--output", str(self.output)]
+        assert cli.main([*command, "--shapes", "[[4, 5, 6]]"]) == 0
+        assert (read_json(self.output)["status"], read_json(self.output)["shapes"]) == ("skipped", [])
 
     def test_unknown_variant_is_one_message(self, capsys):
         assert (

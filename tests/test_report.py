@@ -166,7 +166,7 @@ def test_the_summary_names_what_is_bad_and_the_recorded_run(without_gpu):
     assert "- broken_unnoticed, broken kernel on emulator: passed unnoticed" in text
     assert "Most variants: time unavailable: this run has no GPU." in text
     assert "- tensor_cores: check on emulator unavailable" in text
-    assert "## Recorded run: Synthetic GPU, 2026-11-29" in text
+    assert "Times of a recorded run (Synthetic GPU, 2026-11-29) stand beside in the report" in text
 
 
 @pytest.mark.parametrize(

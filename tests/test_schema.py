@@ -47,6 +47,14 @@ def test_faulty_configuration_names_the_key(keys, value, expected):
         validate_config(config)
 
 
+def test_whole_numbers_that_came_as_text_in_a_list_become_numbers():
+    config = load_config() | {"count": {"shapes": [["8", "16", "8"]]}}
+    validate_config(config)
+    assert config["count"]["shapes"] == [[8, 16, 8]]
+    with pytest.raises(GemmlabError, match=r"count.shapes\[0\]\[0\] is 0, expected at least 1"):
+        validate_config(load_config() | {"count": {"shapes": [["0", "8", "8"]]}})
+
+
 def test_missing_key_is_named():
     config = load_config()
     del config["seed"]

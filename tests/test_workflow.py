@@ -102,6 +102,26 @@ def test_editing_a_kernel_reruns_its_chain_only(checkout):
     assert checkout.planned() == {}
 
 
+def test_a_deleted_report_is_made_again(checkout):
+    (checkout.folder / RESULTS / "report.html").unlink()
+    assert checkout.planned()["publish"] == 1
+    assert checkout.snakemake("--cores", "2").returncode == 0
+
+
+def test_make_works_in_a_folder_with_a_space(checkout):
+    shutil.copy(repository_root() / "Makefile", checkout.folder / "Makefile")
+    environment = Path(sys.executable).parents[1]
+    answer = subprocess.run(
+        ["make", "--no-print-directory", "report", f"VENV={environment}"],
+        cwd=checkout.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "Report: results/emulator-sm_90/report.html" in answer.stdout
+
+
 def test_editing_a_figure_reruns_no_measurement(checkout):
     figures = checkout.folder / "workflow" / "gemmlab" / "figures.py"
     text = figures.read_text()

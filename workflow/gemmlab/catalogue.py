@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gemmlab.compiler_flags import check_flags
 from gemmlab.errors import GemmlabError
 from gemmlab.executors.base import Argument, Dim3, Launch, Pointer, Scalar, TensorMap
 from gemmlab.expression import evaluate
@@ -31,7 +32,9 @@ STAGES = (
 )
 # Words that are, or will be, targets and commands of their own.
 RESERVED = frozenset(
-    {*STAGES, "all", "doctor", "emulator", "new", "tune", "unavailable", "null", "true", "false"}
+    {*STAGES, "all", "doctor", "emulator", "new", "static_evidence", "tune", "unavailable"}
+    # YAML and pandas read these as no name at all.
+    | {"null", "true", "false", "na", "nan", "none"}
 )
 
 GEMM_ARGUMENTS: dict[str, Any] = {
@@ -318,6 +321,8 @@ def _read_entry(name: str, entry: Any, where: str, origin: str, root: Path) -> V
         )
     if kind == "dispatch" and not entry.get("candidates"):
         raise GemmlabError(f"{where}: lacks the key candidates; a dispatch chooses among variants.")
+    check_flags(entry.get("compiler_flags", ()), f"{where}: compiler_flags")
+    check_flags(entry.get("ptxas_flags", ()), f"{where}: ptxas_flags", ptxas=True)
     plain = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in entry.items()
@@ -339,12 +344,21 @@ def _read_entry(name: str, entry: Any, where: str, origin: str, root: Path) -> V
             **plain,
         )
         sample = Problem.packed(64, 64, 64, transpose_b=variant.transpose_b)
-        variant.plan(sample)
+        _check_dimensions(variant.plan(sample))
         variant.unsupported(sample)
         variant.workspace_elements(sample)
     except GemmlabError as error:
         raise GemmlabError(f"{where}: {error}") from error
     return variant
+
+
+def _check_dimensions(launches: Iterable[Launch]) -> None:
+    for launch in launches:
+        for key in ("block", "grid", "cluster"):
+            if min(getattr(launch, key)) < 1:
+                raise GemmlabError(
+                    f"{key} of {launch.entry} is {getattr(launch, key)} at 64^3, expected 1 or more."
+                )
 
 
 def _read_launches(entry: Mapping[str, Any], where: str) -> Iterable[LaunchTemplate]:
@@ -401,6 +415,8 @@ def _check_references(variant: Variant, catalogue: Mapping[str, Variant]) -> Non
     for key, name in named:
         if name is not None and name not in catalogue:
             raise GemmlabError(f"{where}: {key} names {name}, which is not in the catalogue.")
+        if name == variant.name:
+            raise GemmlabError(f"{where}: {key} names the variant itself; name another.")
     if variant.baseline is not None:
         other = catalogue.get(variant.baseline)
         if other is None or other.kind != "baseline":
@@ -418,8 +434,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 def source_files(variant: Variant, root: Path | None = None) -> list[str]:
     """The variant's .cu file and every header that it includes by a quoted name, relative to the repository.
 
-    Raises:
-        GemmlabError: an included file doesn't exist.
+    An included file that doesn't exist is left out: nvcc names it, and only that variant fails.
     """
     if variant.source is None:
         return []
@@ -434,7 +449,6 @@ def source_files(variant: Variant, root: Path | None = None) -> list[str]:
         text = (root / name).read_text()
         for included in _INCLUDE.findall(text):
             path = ((root / name).parent / included).resolve()
-            if not path.is_file():
-                raise GemmlabError(f"{name}: includes {included!r}, which is no file beside it.")
-            waiting.append(str(path.relative_to(root.resolve())))
+            if path.is_file():
+                waiting.append(str(path.relative_to(root.resolve())))
     return found

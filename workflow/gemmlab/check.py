@@ -192,6 +192,8 @@ def _repeat(variant: Variant, executor: Executor, case: Case, output: np.ndarray
 
 def _record(variant: Variant, options: argparse.Namespace) -> dict[str, Any]:
     build = read_json(options.build)
+    if build["variant"] != variant.name:
+        raise GemmlabError(f"{options.build}: built for {build['variant']}, not for {variant.name}.")
     settings = {"shapes": options.shapes, "repeated_shapes": options.repeated_shapes, "seed": options.seed}
     record: dict[str, Any] = {
         "variant": variant.name,
@@ -225,6 +227,9 @@ def _checked(variant: Variant, options: argparse.Namespace, settings: dict[str, 
         return {"status": status.FAILED, "reason": f"not launchable: {error}"}
     except DeviceFault as error:
         return {"status": status.FAILED, "reason": f"device fault: {error}"}
+    except GemmlabError as error:
+        # A misspelt entry or constraints that nothing meets: this variant's own fault, so the others go on.
+        return {"status": status.FAILED, "reason": str(error)}
     return _outcome(tally, variant)
 
 

@@ -26,7 +26,8 @@ SEED = 0
 def count_variant(
     variant: Variant, executor: Executor, shapes: list[tuple[int, int, int]]
 ) -> list[dict[str, Any]]:
-    """The counters of `variant` for each of `shapes` (alpha 1, beta 0, rows packed); unsupported ones are left out.
+    """The counters of `variant` for each of `shapes` (alpha 1, beta 0, rows packed); unsupported ones are left out,
+    as are those at which the kernel makes no progress.
 
     Variants with the same layout get the same inputs at a shape, so that a digest of the output tells whether two of
     them give the same bits.
@@ -39,6 +40,8 @@ def count_variant(
         case = oracle.rounded_case(variant, problem, SEED)
         buffers = oracle.fresh_buffers(variant, case)
         execution = executor.run(variant.plan(problem), buffers, find=False, count=True)
+        if any(finding.kind == "no_progress" for finding in execution.findings):
+            continue  # Stopped in the middle: its counts are no kernel's.
         output = hashlib.sha256(buffers[case.output].tobytes()).hexdigest()
         counted.append(
             {"m": m, "n": n, "k": k, "counters": dict(execution.counters), "output_sha256": output}
@@ -83,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
             if not record["shapes"]:
                 record |= {
                     "status": status.SKIPPED,
-                    "reason": "none of the shapes meets the variant's constraints",
+                    "reason": "no shape counted: none meets the constraints, or the kernel makes no progress",
                 }
         except (Unavailable, NotLaunchable) as error:
             record |= {"status": status.UNAVAILABLE, "reason": str(error)}

@@ -75,6 +75,12 @@ def all_gate(results: Path) -> list[BadResult]:
     return bad_results({name: read_table(results / "tables" / f"{name}.csv", name) for name in TABLES})
 
 
+def never_checked(results: Path) -> list[str]:
+    """Kernels that no executor of this run could check; they are neither good nor bad, which is worth saying."""
+    statuses = read_table(results / "tables" / "checks.csv", "checks").groupby("variant")["status"]
+    return [str(name) for name, values in statuses if set(values) == {status.UNAVAILABLE}]
+
+
 def _line(stage: str, row: Row, text: str) -> str:
     parts = [part for part in (text, row.get("reason")) if part]
     return f"  {stage:<16} {row['status']:<11} {'; '.join(parts)}".rstrip()
@@ -165,6 +171,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         bad = all_gate(options.results)
         text = f"{options.results}: nothing is bad"
+        if unchecked := never_checked(options.results):
+            text += f"; never checked, since no executor here can run them: {', '.join(unchecked)}"
         print(text if not bad else f"{options.results}: {len(bad)} bad")
     sys.stdout.flush()
     for result in bad:

@@ -167,10 +167,7 @@ def render_summary(run: Run) -> str:
         shared_reason=shared_reason(summary),
         remarks=[_wrapped(f"- {variant}: {remark}", "  ") for variant, remark in remarks(summary)],
         bad=[_wrapped(f"- {entry}", "  ") for entry in run.bad],
-        recorded=[
-            (entry, shape_text(entry.headline_shape), _markdown_table(entry.summary))
-            for entry in run.recorded
-        ],
+        recorded=[entry.label for entry in run.recorded],
     )
 
 
