@@ -111,3 +111,21 @@ def test_the_gate_of_all_wants_tables(tmp_path, capsys):
 def test_output_may_be_left_out(results):
     assert cli.main(["gate", "--results", str(results), "--variant", "tile16"]) == 0
     assert not (results / "gate").exists()
+
+
+def test_a_kernel_that_no_executor_could_check_is_named_though_nothing_is_bad(tmp_path, monkeypatch, capsys):
+    def check(variant: str, executor: str, status: str) -> dict[str, str]:
+        return {"variant": variant, "executor": executor, "status": status}
+
+    rows = [
+        check("prints", "emulator", "unavailable"),
+        check("prints", "cuda", "unavailable"),
+        check("seen", "emulator", "unavailable"),
+        check("seen", "cuda", "ok"),
+    ]
+    write_table(tmp_path / "tables" / "checks.csv", rows, "checks")
+    monkeypatch.setattr(gate, "all_gate", lambda _: [])
+    assert call(tmp_path) == 0
+    output = capsys.readouterr().out
+    assert "never checked, since no executor here can run them: prints" in output
+    assert "seen" not in output
