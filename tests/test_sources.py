@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from gemmlab.errors import GemmlabError
-from gemmlab.sources import inputs_digest, stage_sources
+from gemmlab.files import repository_root
+from gemmlab.sources import _imported_files, _module_file, inputs_digest, stage_sources
 
 
 def test_imports_are_followed_through_modules():
@@ -20,6 +23,21 @@ def test_imports_are_followed_through_modules():
         assert f"workflow/gemmlab/{module}.py" in files
     assert "workflow/gemmlab/figures.py" not in files
     assert "workflow/gemmlab/cli.py" not in files
+
+
+def test_imports_are_those_that_a_parser_finds():
+    modules = sorted((repository_root() / "workflow" / "gemmlab").rglob("*.py"))
+    assert len(modules) > 80
+    for module in modules:
+        names = set()
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{module}: relative imports aren't followed"
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        parsed = {_module_file(name) for name in names if name.split(".")[0] == "gemmlab"} - {None}
+        assert set(_imported_files(module)) == parsed, module
 
 
 def test_measuring_stages_do_not_depend_on_presentation():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Mapping
 
@@ -42,17 +43,23 @@ def evaluate(expression: int | str, names: Mapping[str, int]) -> int:
     """
     if isinstance(expression, int):
         return expression
+    tree = _parse(expression)
     try:
-        tree = ast.parse(expression, mode="eval")
+        return int(_value(tree.body, names, expression))
+    except ZeroDivisionError as error:
+        raise GemmlabError(f"formula {expression!r} divides by zero with {dict(names)}.") from error
+
+
+@functools.cache
+def _parse(expression: str) -> ast.Expression:
+    """A check evaluates the same few formulas thousands of times."""
+    try:
+        return ast.parse(expression, mode="eval")
     except (SyntaxError, ValueError) as error:
         raise GemmlabError(
             f"formula {expression!r} can't be read: {error}. Allowed: {_ALLOWED}; "
             "YAML lists want quotes round formulas with commas."
         ) from error
-    try:
-        return int(_value(tree.body, names, expression))
-    except ZeroDivisionError as error:
-        raise GemmlabError(f"formula {expression!r} divides by zero with {dict(names)}.") from error
 
 
 def _value(node: ast.expr, names: Mapping[str, int], expression: str) -> int:

@@ -37,6 +37,10 @@ ATTEMPTS = 6
 # In standard a launch that takes longer isn't profiled: ncu repeats it 16 times.
 SKIP_OVER_MS = 500.0
 _TIME_LIMIT_S = 300
+NO_NCU = Failure(
+    status.UNAVAILABLE,
+    "ncu (Nsight Compute) is not installed: it comes with the CUDA toolkit, or put yours on PATH",
+)
 
 Row = dict[str, Any]
 
@@ -264,9 +268,8 @@ def profile_variant(
         reason = f"a {variant.kind} has no kernel of its own: see the profiles of its candidates"
         return [_no_metrics(base, Failure(status.SKIPPED, reason))]
     program = toolchain.find_ncu()
-    missing = _missing(program)
-    if missing:
-        return [_no_metrics(base, missing)]
+    if program is None:
+        return [_no_metrics(base, _no_gpu() or NO_NCU)]
     base |= {"cache_control": ncu.CACHE_CONTROL, "ncu_version": ncu.version(program)}
     plan = plan_shapes(variant, settings)
     rows = [
@@ -280,20 +283,16 @@ def profile_variant(
     metrics = plan.metrics if variant.compiled else (*plan.metrics, STREAM)
     recorded = record(program, variant, shapes, metrics, cubin, settings)
     if isinstance(recorded, Failure):
-        return [*rows, _no_metrics(base, recorded)]
+        # Asked only now: initialising the driver takes a fifth of a second.
+        return [*rows, _no_metrics(base, _no_gpu() or recorded)]
     if recorded.report:
         write_bytes(report, recorded.report)
     return [*rows, *rows_of(recorded, plan, variant, base)]
 
 
-def _missing(program: Path | None) -> Failure | None:
+def _no_gpu() -> Failure | None:
     if driver.device_count() == 0:
         return Failure(status.UNAVAILABLE, "the CUDA driver shows no GPU; `gemmlab doctor` says why")
-    if program is None:
-        return Failure(
-            status.UNAVAILABLE,
-            "ncu (Nsight Compute) is not installed: it comes with the CUDA toolkit, or put yours on PATH",
-        )
     return None
 
 

@@ -33,6 +33,6 @@ rule emulator:
         f"{RESULTS}/logs/emulator.log",
     conda:
         "../../environment.yml"
-    threads: 2
+    threads: 16
     shell:
         "python3 -m gemmlab.emulator_build > {output:q} 2> {log:q}"
