@@ -1,6 +1,7 @@
 # gemmlab: from environment to gate, one rule file a stage (workflow/rules). README.md says how to run it.
 import os
 import sys
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
@@ -18,11 +19,19 @@ sys.path.insert(0, PACKAGE_PARENT)
 
 from gemmlab import job_environment
 from gemmlab.errors import GemmlabError
+from gemmlab.files import read_yaml
 
 job_environment.prepare(PACKAGE_PARENT)
 
+# Read by the package first: what Snakemake says of a faulty file names neither the file nor the line.
+CONFIGURATION = Path(workflow.basedir, "config", "config.yaml")
+try:
+    read_yaml(CONFIGURATION)
+except GemmlabError as error:
+    raise WorkflowError(str(error))
 
-configfile: os.path.join(workflow.basedir, "config", "config.yaml")
+
+configfile: CONFIGURATION
 
 
 include: "workflow/rules/common.smk"

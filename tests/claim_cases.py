@@ -52,14 +52,28 @@ def entry(variant: Variant, *, gpu: bool = True, **fields: Any) -> VariantRecord
     return VariantRecords(variant=variant, **(plain | fields))
 
 
-def make_run(entries: list[VariantRecords], probes: Mapping[str, dict[str, Any]] | None = None) -> Run:
-    """The run that has these records."""
+def make_run(
+    entries: list[VariantRecords],
+    probes: Mapping[str, dict[str, Any]] | None = None,
+    tables: Mapping[str, list[dict[str, Any]]] | None = None,
+) -> Run:
+    """The run that has these records, and `tables` that were asked for besides."""
     return Run(
         catalogue={each.variant.name: each.variant for each in entries},
         records={each.variant.name: each for each in entries},
-        tables=build_tables(entries, HEADLINE, None),
+        tables=build_tables(entries, HEADLINE, None) | (tables or {}),
         probes=probes or {},
     )
+
+
+def swept_row(edge: int, tile: str, thread_tile: str, time_ms: float | None, **fields: Any) -> dict[str, Any]:
+    """A row of a sweep of block_tile: `tile` and `thread_tile` such as 64x32; without a time it failed."""
+    bm, bn = map(int, tile.split("x"))
+    tm, tn = map(int, thread_tile.split("x"))
+    row = {"variant": "block_tile", "m": edge, "n": edge, "k": edge}
+    row |= {"BM": bm, "BN": bn, "BK": 8, "TM": tm, "TN": tn, "time_ms": time_ms}
+    row |= {"status": "ok" if time_ms else "failed", "reason": None if time_ms else "wrong result"}
+    return row | {"digest": f"{edge} {tile} {thread_tile} {time_ms}"} | fields
 
 
 def timed_run(times_ms: Mapping[str, Mapping[int, float]], **variants: Variant) -> Run:

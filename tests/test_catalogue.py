@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from gemmlab.catalogue import load_catalogue, select, source_files
+from gemmlab.catalogue import RESERVED, load_catalogue, select, source_files
 from gemmlab.errors import GemmlabError
 from gemmlab.executors.base import Pointer, Scalar, TensorMap
+from gemmlab.files import repository_root
 from gemmlab.problem import Problem
 
 ENTRY = """
@@ -85,6 +88,13 @@ def test_reserved_and_existing_names_are_refused_with_the_reason(root, name):
         load(root, f'"{name}":{ENTRY}')
 
 
+def test_every_rule_s_name_is_reserved():
+    rules = [repository_root() / "Snakefile", *(repository_root() / "workflow" / "rules").glob("*.smk")]
+    names = {name for file in rules for name in re.findall(r"^ *rule (\w+):", file.read_text(), re.MULTILINE)}
+    assert len(names) > 10
+    assert names <= RESERVED
+
+
 @pytest.mark.parametrize("name", ["1e3", "a-b", "a b", "../x", "naïve"])
 def test_names_that_are_no_target_are_refused(root, name):
     with pytest.raises(GemmlabError, match="can't be a target"):
@@ -120,6 +130,27 @@ def test_yaml_words_are_no_names(root):
 def test_faulty_entry_says_what_was_expected(root, change, expected):
     with pytest.raises(GemmlabError, match=expected):
         load(root, f"one:{ENTRY}{change}")
+
+
+DISPATCH = "{idea: a choice, kind: dispatch, candidates: [%s]}"
+
+
+@pytest.mark.parametrize(
+    ("candidates", "expected"),
+    [
+        ("one, chooses", "variant chooses: candidates names the variant itself"),
+        ("one, other", "variant chooses: candidates names other, which is a dispatch too"),
+    ],
+)
+def test_a_dispatch_chooses_among_variants_that_run(root, candidates, expected):
+    text = f"one:{ENTRY}chooses: {DISPATCH % candidates}\nother: {DISPATCH % 'one'}\n"
+    with pytest.raises(GemmlabError, match=expected):
+        load(root, text)
+
+
+def test_two_variants_may_be_compared_with_each_other(root):
+    catalogue = load(root, f"one:{ENTRY}  compared_with: two\ntwo:{ENTRY}  compared_with: one\n")
+    assert list(select(catalogue, ["one"])) == ["cublas_fp32", "one"]
 
 
 def test_missing_source_is_named(root):

@@ -322,7 +322,10 @@ def whole_run(catalogue, *, gpu):
         ]
         answers = {case: {"error": "CUDA_ERROR", "message": "words"} for case in cases_tried}
         probes["refusals"] = {"probe": "refusals", "status": "ok", "reason": None, "answers": answers}
-    return make_run(entries, probes)
+    tables = (
+        {"tune": [runs.swept_row(edge, "64x64", "8x8", 1.0) for edge in (512, 1024, 4096)]} if gpu else {}
+    )
+    return make_run(entries, probes, tables)
 
 
 def test_with_a_gpu_preset_standard_decides_every_claim_that_a_gpu_can(document, catalogue):

@@ -51,6 +51,6 @@ def test_the_report_has_the_sections_and_does_without_their_tables(tmp_path):
     for identity in ("claims", "contradictions", "articles"):
         assert f'<section id="{identity}">' in html
         assert f'<a href="#{identity}">' in html
-    assert '<span class="not_reproduced">' in html
+    assert '<span class="not_reproduced">not reproduced</span>' in html
     assert "Article A: the ladder at 1024^3" in html
     assert claims_sections(read_claims_tables(tmp_path / "nowhere")) == []

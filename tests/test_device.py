@@ -128,6 +128,40 @@ def test_a_named_device_that_is_here_tells_its_architecture(monkeypatch: pytest.
     assert resolve(named | {"device": "nvidia-h200"}).architecture == "sm_90"
 
 
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    for name in ("nvidia-a100", "nvidia-h200"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text("{}")
+    (tmp_path / "notes").mkdir()
+    return tmp_path
+
+
+def test_a_named_device_that_is_not_here_is_told_with_the_known_ones(
+    monkeypatch: pytest.MonkeyPatch, published: Path
+) -> None:
+    no_gpu(monkeypatch)
+    told = device.absent_device("nvidia-h20", published)
+    assert told.startswith("device is nvidia-h20, but there is no GPU here (nvidia-smi is not installed);")
+    assert "known are auto, none, nvidia-a100, nvidia-h200." in told
+    assert device.absent_device("nvidia-h200", published) is not None
+    found(monkeypatch, H200, A100)
+    told = device.absent_device("nvidia-h20", published)
+    assert "the GPU here is nvidia-h200, nvidia-a100-sxm4-80gb;" in told
+    assert "known are auto, none, nvidia-h200, nvidia-a100-sxm4-80gb, nvidia-a100." in told
+    assert "\n" not in told
+
+
+def test_a_device_that_is_here_or_was_not_named_is_no_news(
+    monkeypatch: pytest.MonkeyPatch, published: Path
+) -> None:
+    found(monkeypatch, H200, A100)
+    for choice in ("auto", "none", "nvidia-h200", A100.slug):
+        assert device.absent_device(choice, published) is None
+    monkeypatch.setattr(device, "_probe", lambda: pytest.fail("the GPU was asked"))
+    assert device.absent_device("none", published) is None
+
+
 def test_a_card_without_a_compute_capability_is_a_mistake_with_a_cure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import claim_cases as runs
 import publish_cases as cases
 import pytest
-from claim_cases import SMALL, SQUARE, count, entry, make_run, probe_record, profile, timed_run
+from claim_cases import SMALL, SQUARE, count, entry, make_run, probe_record, profile, swept_row, timed_run
 
 from gemmlab import evidence
 from gemmlab.catalogue import LaunchTemplate, Variant
@@ -140,6 +140,36 @@ def test_fastest_names_the_winner_and_winners_are_counted():
     assert winners.value == 2
     with pytest.raises(Missing, match="absent is not in this run"):
         evidence.fastest(run, among=["small", "absent"], shapes=[512])
+
+
+def test_the_sweep_s_fastest_configuration_at_each_size():
+    rows = [
+        swept_row(512, "32x32", "2x2", 0.2),
+        swept_row(512, "64x32", "4x4", 0.1),
+        swept_row(512, "8x8", "1x1", None),
+        swept_row(1024, "128x128", "8x8", 0.5),
+        swept_row(1024, "64x32", "4x4", 0.6),
+    ]
+    entries = [entry(cases.kernel("block_tile"))]
+    run = make_run(entries, tables={"tune": rows})
+    tiles = evidence.swept(run, of="block_tile", field="tile", shapes=[512, 1024])
+    assert [figure.value for figure in tiles] == ["64x32", "128x128"]
+    assert tiles[0].details == "64x32x8 with 4x4 a thread, 0.1 ms, of 2 configurations"
+    threads = evidence.swept(run, of="block_tile", field="thread_tile", shapes=[1024])
+    assert [figure.value for figure in threads] == ["8x8"]
+    (winners,) = evidence.swept(run, of="block_tile", field="tile", across="winners", shapes=[512, 1024])
+    assert (winners.value, winners.details) == (2, "64x32 at 512^3, 128x128 at 1024^3")
+    with pytest.raises(Missing, match=r"no sweep of block_tile at 4096\^3: `snakemake tune` makes one"):
+        evidence.swept(run, of="block_tile", field="tile", shapes=[4096])
+    with pytest.raises(Missing, match=NEEDS_GPU):
+        evidence.swept(
+            make_run([entry(cases.kernel("block_tile"), gpu=False)]),
+            of="block_tile",
+            field="tile",
+            shapes=[512],
+        )
+    changed = [row | {"digest": "another"} for row in rows]
+    assert make_run(entries, tables={"tune": changed}).digest(["block_tile"]) != run.digest(["block_tile"])
 
 
 def test_baseline_kernels_are_told_apart_by_name():
@@ -291,6 +321,17 @@ def test_occupancy_is_worked_out_for_any_architecture(field, expected):
     run = make_run([built("tile32", registers=32, threads=1024, shared_static_bytes=8192)])
     figures = evidence.theoretical_occupancy(run, field=field, of="tile32", architectures=["sm_86", "sm_90"])
     assert values(figures) == pytest.approx(expected)
+
+
+def test_occupancy_takes_the_registers_of_a_native_build_where_there_is_one():
+    native = {"variant": "tile", "architecture": "sm_86", "registers": 128, "spill_bytes": 4, "status": "ok"}
+    run = make_run([built("tile", registers=32, threads=256)], tables={"static": [native]})
+    present, own = evidence.theoretical_occupancy(
+        run, field="blocks", of="tile", architectures=["sm_80", "sm_86"]
+    )
+    assert "when compiled" not in present.details
+    assert own.value < present.value
+    assert own.details.endswith("with 128 registers when compiled for it, 4 bytes spilled")
 
 
 def test_an_odd_block_wastes_lanes():

@@ -18,8 +18,8 @@ def results(tmp_path):
     return tmp_path
 
 
-def call(results, variant: str | None = None) -> int:
-    chosen = ["--variant", variant] if variant else []
+def call(results, variant: str | None = None, device: str | None = None) -> int:
+    chosen = (["--variant", variant] if variant else []) + (["--device", device] if device else [])
     output = results / "gate" / (variant or "all")
     return cli.main(["gate", "--results", str(results), "--output", str(output), *chosen])
 
@@ -103,6 +103,38 @@ def test_the_gate_of_all_opens_for_a_good_run(tmp_path):
     assert (tmp_path / "gate" / "all").is_file()
 
 
+def good_run(folder, *, gpu: bool) -> None:
+    catalogue = {
+        name: variant
+        for name, variant in cases.small_catalogue().items()
+        if name in ("cublas_fp32", "naive", "tile16")
+    }
+    cases.write_run(folder, catalogue, gpu=gpu)
+    cases.write_tables(folder, catalogue)
+
+
+@pytest.mark.parametrize("variant", [None, "tile16"])
+def test_a_gpu_asked_for_by_name_that_measured_nothing_is_bad(tmp_path, capsys, variant):
+    good_run(tmp_path, gpu=False)
+    for device in (None, "auto", "none"):
+        assert call(tmp_path, variant, device) == 0
+    capsys.readouterr()
+    assert call(tmp_path, variant, "nvidia-h20") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "nvidia-h20, bench: asked for by name, but not one row was measured: this run has no GPU." in line
+    assert "device: auto" in line
+    assert not (tmp_path / "gate" / (variant or "all")).exists()
+
+
+@pytest.mark.parametrize("variant", [None, "tile16"])
+def test_a_gpu_asked_for_by_name_that_measured_something_is_good(tmp_path, variant):
+    good_run(tmp_path, gpu=True)
+    assert call(tmp_path, variant, "nvidia-h200") == 0
+    rows = cases.timings("naive", 20.0, (512,), status="unavailable", reason="the card was busy")
+    write_table(tmp_path / "bench" / "naive.csv", rows, "timings")
+    assert call(tmp_path, variant, "nvidia-h200") == 0
+
+
 def test_the_gate_of_all_wants_tables(tmp_path, capsys):
     assert call(tmp_path) == 2
     assert "no such table" in capsys.readouterr().err
@@ -124,7 +156,7 @@ def test_a_kernel_that_no_executor_could_check_is_named_though_nothing_is_bad(tm
         check("seen", "cuda", "ok"),
     ]
     write_table(tmp_path / "tables" / "checks.csv", rows, "checks")
-    monkeypatch.setattr(gate, "all_gate", lambda _: [])
+    monkeypatch.setattr(gate, "all_gate", lambda *_: [])
     assert call(tmp_path) == 0
     output = capsys.readouterr().out
     assert "never checked, since no executor here can run them: prints" in output

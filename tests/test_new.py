@@ -86,3 +86,10 @@ def test_the_command_reports_what_to_do_next(root, monkeypatch, capsys):
     assert cli.main(["new", "my_kernel"]) == 0
     assert "snakemake --cores 1 my_kernel" in capsys.readouterr().out
     assert cli.main(["new", "my_kernel"]) == 2
+
+
+@pytest.mark.parametrize("name", ["2fast", "check", "kernels", "naive"])
+def test_an_error_names_the_command_once(root, monkeypatch, capsys, name):
+    monkeypatch.setattr(new, "repository_root", lambda: root)
+    assert cli.main(["new", name]) == 2
+    assert capsys.readouterr().err.count("gemmlab new") == 1

@@ -80,15 +80,18 @@ def test_a_sweep_replaces_the_recorded_one_and_stays_when_a_run_has_none(results
     def sweep(*tiles):
         shape = {"m": 64, "n": 64, "k": 64, "BK": 8, "TM": 1, "TN": 1}
         rows = [
-            {"variant": "tile16", **shape, "BM": tile, "BN": tile, "best": False, "status": "ok"}
+            {"variant": "tile16", **shape, "BM": tile, "BN": tile, "time_ms": 1.0, "tflops": 1.0}
+            | {"best": tile == tiles[0], "status": "ok", "gpu": cases.GPU}
             for tile in tiles
         ]
         write_table(results / "tune" / "tune.csv", rows, "tune")
 
     def recorded(manifest):
         path = results.parent / "published" / results.name / "tables" / "tune.csv"
-        assert {"tables/tune.csv"} <= {file["path"] for file in manifest["files"]}
-        return list(read_table(path, "tune")["BM"])
+        assert {"tables/tune.csv", "figures/tune.svg"} <= {file["path"] for file in manifest["files"]}
+        table = read_table(path, "tune")
+        assert set(table["environment"]) == set(manifest["environments"])
+        return list(table["BM"])
 
     sweep(16, 32)
     assert recorded(record(results)) == [16, 32]

@@ -109,6 +109,15 @@ def test_without_a_gpu_speeds_are_left_out_and_the_recorded_run_is_labelled(with
     assert "gemmlab doctor" in text["environment"]
 
 
+def test_wide_tables_are_narrow_enough_to_read_without_scrolling(with_gpu):
+    html = report.render_report(with_gpu)
+    # Headline, checks, broken and counters have six columns or more; the digests have three.
+    assert html.count('<table class="dense">') == 4
+    assert html.count("<table>") == 1
+    assert ">does_<wbr>not_<wbr>compile</th>" in html
+    assert re.search(r"\.dense :is\(tbody th, td:not\(\.number\)\) \{ white-space: normal; \}", html)
+
+
 def test_text_from_results_is_escaped(with_gpu):
     rows = [dict(row) for row in with_gpu.tables["checks"]]
     rows[0] |= {"reason": "<script>alert(1)</script> & <b>"}

@@ -13,9 +13,12 @@ import pytest
 import yaml
 
 from gemmlab.files import read_yaml, repository_root
+from gemmlab.schema import write_table
 
 VARIANTS = ["naive", "tile16", "broken_no_second_barrier"]
 RESULTS = Path("results/emulator-sm_90")
+# For a machine that has one.
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 class Checkout:
@@ -33,8 +36,9 @@ class Checkout:
         config["count"] = {"shapes": [[16, 16, 16]]}
         (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))
 
-    def snakemake(self, *arguments, cwd=None):
+    def snakemake(self, *arguments, cwd=None, variables=None):
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment |= variables or {}
         # One build of the emulator serves every copy.
         environment.setdefault("GEMMLAB_EMULATOR_DIR", str(repository_root() / "results" / "emulator"))
         return subprocess.run(
@@ -132,6 +136,16 @@ def test_editing_a_figure_reruns_no_measurement(checkout):
         figures.write_text(text)
 
 
+@pytest.mark.parametrize(("folder", "name"), [("tune", "tune"), ("tables", "static")])
+def test_a_table_that_was_asked_for_is_read_by_claims_and_becomes_no_part_of_the_run(checkout, folder, name):
+    table = checkout.folder / RESULTS / folder / f"{name}.csv"
+    write_table(table, [], name)
+    try:
+        assert set(checkout.planned()) == {"all", "claims", "publish", "gate_all"}
+    finally:
+        table.unlink()
+
+
 def test_runs_from_another_folder(checkout, tmp_path):
     answer = checkout.snakemake("-n", "-s", str(checkout.folder / "Snakefile"), cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
@@ -145,6 +159,85 @@ def test_a_gpu_named_on_another_machine_plans_its_stages_without_cores(checkout)
     assert planned["sanitize"] == 1
     unlocked = checkout.snakemake("--unlock", "--config", "device=nvidia-h200")
     assert unlocked.returncode == 0, unlocked.stderr
+
+
+@pytest.fixture
+def fake_h200(tmp_path):
+    """Variables of a machine whose nvidia-smi lists an H200."""
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'NVIDIA H200, GPU-5e1a6f0e, 580.159.04, 9.0, Disabled'\n")
+    program.chmod(0o755)
+    path = os.pathsep.join([str(program.parent), os.environ["PATH"]])
+    return {"PATH": path, "CUDA_VISIBLE_DEVICES": "0"}
+
+
+def test_a_gpu_s_plan_takes_no_fixed_file_for_a_variant(checkout, fake_h200):
+    answer = checkout.snakemake("-n", "--quiet=rules", "--config", "device=auto", variables=fake_h200)
+    text = answer.stdout + answer.stderr
+    assert answer.returncode == 0, text
+    assert re.search(r"^refusals +1$", text, re.MULTILINE)
+    assert re.search(r"^gate_all +1$", text, re.MULTILINE)
+    assert "InputFunctionException" not in text
+    assert "KeyError" not in text
+    assert "gemmlab: warning" not in text
+
+
+def test_a_named_gpu_that_is_not_here_is_said_once_and_first(checkout, fake_h200):
+    answer = checkout.snakemake("-n", "--quiet=all", "--config", "device=nvidia-h20", variables=NO_GPU)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr.count("gemmlab: warning: device is nvidia-h20, but there is no GPU here") == 1
+    assert "known are auto, none" in answer.stderr
+    answer = checkout.snakemake("-n", "--quiet=all", "--config", "device=nvidia-h20", variables=fake_h200)
+    assert answer.stderr.count("but the GPU here is nvidia-h200; known are auto, none, nvidia-h200") == 1
+    answer = checkout.snakemake("-n", "--quiet=all", "--config", "device=nvidia-h200", variables=fake_h200)
+    assert "warning" not in answer.stderr
+
+
+def test_a_named_gpu_that_measured_nothing_ends_non_zero(checkout):
+    named = ["--config", "device=nvidia-h20", "variants=[naive]"]
+    answer = checkout.snakemake("--cores", "2", *named, variables=NO_GPU)
+    text = answer.stdout + answer.stderr
+    assert answer.returncode != 0, text
+    assert "nvidia-h20, bench: asked for by name, but not one row was measured" in text
+    assert text.count("gemmlab: warning") == 1
+    results = checkout.folder / "results" / "nvidia-h20"
+    assert "asked for by name" in (results / "report.html").read_text()
+    assert not (results / "gate" / "all").exists()
+
+
+def test_a_named_commit_that_is_none_is_refused_before_any_job(checkout):
+    answer = checkout.snakemake("-n", variables={"GEMMLAB_COMMIT": "main"})
+    text = answer.stdout + answer.stderr
+    assert answer.returncode != 0
+    assert "GEMMLAB_COMMIT is 'main', expected" in text
+    assert "Traceback" not in text
+    assert "Job stats" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"a: \xe9\n", "byte 0xe9 is not UTF-8"),
+        (b"a: \0\n", "U+0000"),
+        (b"a:\n\tb: 1\n", "a tab in the"),
+        (b"a: 1\na: 2\n", "stands twice"),
+    ],
+)
+@pytest.mark.parametrize("name", ["config.yaml", "variants/zz_extra.yaml"])
+def test_a_file_that_is_no_yaml_is_one_message(checkout, name, content, fault):
+    file = checkout.folder / "config" / name
+    before = file.read_bytes() if file.is_file() else None
+    file.write_bytes((before or b"") + content)
+    try:
+        answer = checkout.snakemake("-n")
+    finally:
+        file.unlink() if before is None else file.write_bytes(before)
+    text = answer.stdout + answer.stderr
+    assert answer.returncode != 0
+    assert f"{name}:" in text
+    assert fault in text
+    assert "Traceback" not in text
 
 
 @pytest.mark.parametrize("setting", ["preset=quick", "sizes=[1,10]", "variants=[nothing]", "seed=-1"])

@@ -32,7 +32,8 @@ STAGES = (
 )
 # Words that are, or will be, targets and commands of their own.
 RESERVED = frozenset(
-    {*STAGES, "all", "doctor", "emulator", "new", "static_evidence", "tune", "unavailable"}
+    {*STAGES, "all", "doctor", "emulator", "gate_all", "gate_variant", "new", "refusals"}
+    | {"static_evidence", "tune", "unavailable"}
     # YAML and pandas read these as no name at all.
     | {"null", "true", "false", "na", "nan", "none"}
 )
@@ -417,6 +418,10 @@ def _check_references(variant: Variant, catalogue: Mapping[str, Variant]) -> Non
             raise GemmlabError(f"{where}: {key} names {name}, which is not in the catalogue.")
         if name == variant.name:
             raise GemmlabError(f"{where}: {key} names the variant itself; name another.")
+        if key == "candidates" and catalogue[name].kind == "dispatch":
+            raise GemmlabError(
+                f"{where}: {key} names {name}, which is a dispatch too; name what that one chooses from."
+            )
     if variant.baseline is not None:
         other = catalogue.get(variant.baseline)
         if other is None or other.kind != "baseline":

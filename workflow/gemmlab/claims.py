@@ -24,6 +24,7 @@ from gemmlab.tables import (
     Row,
     Shape,
     build_tables,
+    read_asked_for,
     read_environment,
     read_records,
     read_refusals,
@@ -228,7 +229,7 @@ def read_run(results: Path, catalogue: Mapping[str, Variant], headline_shape: Sh
     return Run(
         catalogue=catalogue,
         records={entry.variant.name: entry for entry in records},
-        tables=build_tables(records, headline_shape, read_environment(results)),
+        tables=build_tables(records, headline_shape, read_environment(results)) | read_asked_for(results),
         probes=probes | ({"refusals": refusals} if refusals else {}),
     )
 

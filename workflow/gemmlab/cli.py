@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from gemmlab import __version__
 from gemmlab.errors import GemmlabError
+from gemmlab.files import named_commit
 
 # Only what is named here is a command; the module of a command is imported when it is called, not before.
 COMMANDS = {
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command.set_defaults(run=module.run)
     options = parser.parse_args(arguments)
     try:
+        named_commit()
         return options.run(options) or 0
     except GemmlabError as error:
         print(f"gemmlab {options.command}: {error}", file=sys.stderr)

@@ -8,10 +8,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gemmlab import driver
 from gemmlab.errors import GemmlabError
+from gemmlab.files import repository_root
 from gemmlab.nvidia_smi import query, smi_value
 from gemmlab.toolchain import find_nvcc
 
@@ -167,6 +169,32 @@ def resolve(config: Mapping[str, Any]) -> Target:
         )
     series = device.driver_version.split(".")[0] if device.driver_version else None
     return Target(gpu.slug, gpu.architecture, has_gpu=True, gpu=gpu.name, driver=series, toolkit=toolkit)
+
+
+def absent_device(choice: str, published: Path | None = None) -> str | None:
+    """What to tell a user who named a GPU that isn't here, or None where the name fits or none was given.
+
+    No error: on a login node it is meant, and the jobs run elsewhere.
+
+    Args:
+        choice: the configuration's `device`.
+        published: the folder of recorded runs, whose names are known too; results/published if left out.
+    """
+    if choice in ("auto", "none"):
+        return None
+    found = probe()
+    here = list(dict.fromkeys(gpu.slug for gpu in found.gpus)) if found else []
+    if choice in here:
+        return None
+    folder = published or repository_root() / "results" / "published"
+    known = dict.fromkeys(
+        ["auto", "none", *here, *sorted(path.parent.name for path in folder.glob("*/manifest.json"))]
+    )
+    present = f"the GPU here is {', '.join(here)}" if here else f"there is no GPU here ({probe_failure()})"
+    return (
+        f"device is {choice}, but {present}; known are {', '.join(known)}. Where the jobs run here too, "
+        f"{'they measure that GPU under this name' if here else 'they measure nothing'}."
+    )
 
 
 def _toolkit(choice: str, device: Device | None) -> str | None:

@@ -195,6 +195,27 @@ def different_winners(run: Run, *, among: Sequence[str], shapes: Shapes, cache: 
     return [Figure("", len({figure.value for figure in winners}), details)]
 
 
+def swept(run: Run, *, of: str, field: str, shapes: Shapes, across: str | None = None) -> list[Figure]:
+    """The `tile` of a block or the `thread_tile` of the fastest configuration of the sweep of `of`, such as 64x32.
+
+    With `across: winners` how many different ones are the fastest at one of `shapes`.
+    """
+    columns = {"tile": ("BM", "BN"), "thread_tile": ("TM", "TN")}[field]
+    figures = []
+    for shape in map(as_shape, shapes):
+        rows = run.swept(of, shape)
+        best = min(rows, key=lambda row: row["time_ms"])
+        details = (
+            f"{best['BM']}x{best['BN']}x{best['BK']} with {best['TM']}x{best['TN']} a thread, "
+            f"{number(best['time_ms'])} ms, of {len(rows)} configurations"
+        )
+        figures.append(Figure(_at(shape), "x".join(str(best[column]) for column in columns), details))
+    if across is None:
+        return figures
+    details = ", ".join(f"{figure.value} {figure.label}" for figure in figures)
+    return [Figure("", len({figure.value for figure in figures}), details)]
+
+
 def baseline_kernels(run: Run, *, of: Sequence[str], shapes: Shapes) -> list[Figure]:
     """How many different kernels the library dispatched to, as the baseline of `of` at `shapes`."""
     chosen: dict[str, list[str]] = {}
@@ -396,18 +417,21 @@ def resource(
 
 
 def theoretical_occupancy(run: Run, *, field: str, of: Names, architectures: Sequence[str]) -> list[Figure]:
-    """What an SM of each architecture can hold of a variant, with the registers of the present build.
+    """What an SM of each architecture can hold of a variant, with the registers of a build for that architecture where
+    `snakemake static_evidence` was asked, else with those of the present build.
 
     `fraction` of its warps, `blocks`, `slots` (threads of one block over the threads of the SM), or `lanes` (threads
     of a block over the lanes of its warps, the same on every architecture).
     """
     figures = []
     for name in as_names(of):
-        entry = run.build(name)
-        if entry["registers"] is None or entry.get("threads") is None:
+        present = run.build(name)
+        if present["registers"] is None or present.get("threads") is None:
             raise Missing(f"registers or threads of {name} aren't known")
         for architecture in architectures:
             compute_capability = architecture_number(architecture)
+            native = run.native(name, architecture)
+            entry = present | ({key: native[key] for key in ("registers", "spill_bytes")} if native else {})
             fit = occupancy(
                 compute_capability,
                 threads=entry["threads"],
@@ -418,9 +442,13 @@ def theoretical_occupancy(run: Run, *, field: str, of: Names, architectures: Seq
             if fit is None:
                 raise Missing(f"the limits of {architecture} aren't known")
             most = MULTIPROCESSORS[compute_capability].warps * _LANES
+            compiled = ""
+            if native:
+                spills = f", {native['spill_bytes']} bytes spilled" if native["spill_bytes"] else ""
+                compiled = f" with {native['registers']} registers when compiled for it{spills}"
             value, details = {
-                "fraction": (fit.fraction, f"limited by {fit.limit}"),
-                "blocks": (fit.blocks_per_sm, f"limited by {fit.limit}"),
+                "fraction": (fit.fraction, f"limited by {fit.limit}{compiled}"),
+                "blocks": (fit.blocks_per_sm, f"limited by {fit.limit}{compiled}"),
                 "slots": (entry["threads"] / most, f"{entry['threads']} of {most} threads"),
                 "lanes": (
                     entry["threads"] / (_LANES * cdiv(entry["threads"], _LANES)),
@@ -540,6 +568,7 @@ MEASURES: dict[str, Callable[..., list[Figure]]] = {
     "speed_ratio": speed_ratio,
     "fastest": fastest,
     "different_winners": different_winners,
+    "swept": swept,
     "baseline_kernels": baseline_kernels,
     "counter": counter,
     "warp_span": warp_span,

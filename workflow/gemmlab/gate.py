@@ -23,6 +23,7 @@ from gemmlab.tables import (
     broken_rows,
     check_rows,
     failed_stages,
+    nothing_timed,
     passed,
     ranked_row,
     read_variant,
@@ -32,8 +33,13 @@ from gemmlab.tables import (
 )
 
 
-def variant_gate(results: Path, variant: Variant) -> tuple[str, list[BadResult]]:
+def variant_gate(results: Path, variant: Variant, asked: str | None = None) -> tuple[str, list[BadResult]]:
     """What a variant's own files say, as text for people, and what is bad about it.
+
+    Args:
+        results: the run, results/<device>.
+        variant: of the catalogue.
+        asked: the configuration's `device`; one that was named must have been measured.
 
     Raises:
         GemmlabError: nothing was run for the variant.
@@ -55,6 +61,7 @@ def variant_gate(results: Path, variant: Variant) -> tuple[str, list[BadResult]]
             for row in broken
             if row["status"] == status.FAILED
         ]
+    bad += nothing_timed(asked, timings)
     lines = [f"{variant.name}: {variant.idea}", *_compile_lines(entry)]
     lines += [_line(f"caught, {row['executor']}", row, _caught_text(row)) for row in broken]
     lines += [_line(f"check, {row['executor']}", row, _check_text(row)) for row in checks]
@@ -66,13 +73,13 @@ def variant_gate(results: Path, variant: Variant) -> tuple[str, list[BadResult]]
     return "\n".join(lines), bad
 
 
-def all_gate(results: Path) -> list[BadResult]:
-    """Everything that is bad in a run's tables.
+def all_gate(results: Path, asked: str | None = None) -> list[BadResult]:
+    """Everything that is bad in a run's tables; `asked` as for `variant_gate`.
 
     Raises:
         GemmlabError: a table is missing.
     """
-    return bad_results({name: read_table(results / "tables" / f"{name}.csv", name) for name in TABLES})
+    return bad_results({name: read_table(results / "tables" / f"{name}.csv", name) for name in TABLES}, asked)
 
 
 def never_checked(results: Path) -> list[str]:
@@ -156,6 +163,9 @@ def _profile_lines(entry: VariantRecords) -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("--results", required=True, type=Path, help="the run: results/<device>")
+    parser.add_argument(
+        "--device", help="the configuration's device: a GPU named here must have been measured"
+    )
     parser.add_argument("--variant", help="judge this variant by its own files; default: all, by the tables")
     parser.add_argument("--output", type=Path, help="a file that is written only if nothing is bad")
 
@@ -166,10 +176,10 @@ def run(options: argparse.Namespace) -> int:
         variant = load_catalogue().get(options.variant)
         if variant is None:
             raise GemmlabError(f"--variant {options.variant}: not in the catalogue (config/variants).")
-        text, bad = variant_gate(options.results, variant)
+        text, bad = variant_gate(options.results, variant, options.device)
         print(text)
     else:
-        bad = all_gate(options.results)
+        bad = all_gate(options.results, options.device)
         text = f"{options.results}: nothing is bad"
         if unchecked := never_checked(options.results):
             text += f"; never checked, since no executor here can run them: {', '.join(unchecked)}"

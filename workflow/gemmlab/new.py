@@ -43,7 +43,7 @@ def create(
     root = root or repository_root()
     folder = root / "config" / "variants"
     catalogue = load_catalogue(folder, root)
-    refuse_bad_name(name, "gemmlab new", root)
+    refuse_bad_name(name, "argument NAME", root)
     if name in catalogue:
         raise GemmlabError(
             f"{name}: a variant of this name stands in {catalogue[name].origin}; choose another."

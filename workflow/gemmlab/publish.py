@@ -38,7 +38,7 @@ def publish(
         results: the run, results/<device>.
         published: recorded runs, which the report shows where this run has no time of its own; may be absent.
         catalogue: the variants that the run is about.
-        settings: `headline_shape`, and what else the report should quote.
+        settings: `headline_shape`, `device` (a GPU that was asked for by name), and what else the report should quote.
 
     Raises:
         GemmlabError: a stage's file is broken or a setting is missing.
@@ -66,7 +66,7 @@ def publish(
         headline_shape=shape,
         catalogue=catalogue,
         tables={name: rows_of(frame, name) for name, frame in frames.items()},
-        bad=bad_results(frames),
+        bad=bad_results(frames, settings.get("device")),
         environment=environment,
         figures=_views(drawings, folder),
         recorded=recorded,

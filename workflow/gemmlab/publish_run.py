@@ -1,6 +1,6 @@
 """`gemmlab publish-run`: copies a run on a GPU into results/published/<gpu>, where it is committed.
 
-Only what is listed here is copied: the tables, the environment's record and the README's figures, drawn anew from the
+Only what is listed here is copied: the tables, the environment's record and a few figures, drawn anew from the
 merged tables. A run whose rows don't come from the present tree, or whose text could name a machine or its owner, is
 refused as a whole and nothing is written.
 """
@@ -25,6 +25,7 @@ from gemmlab.files import repository_root, sha256_file, write_bytes, write_json
 from gemmlab.schema import read_table, validate, write_table
 from gemmlab.sources import inputs_digest
 from gemmlab.tables import Row, Shape, commit_text, joint_digest, read_environment, rows_of
+from gemmlab.tune_figure import sweep_drawing
 
 # The tables that are published and the columns that tell their rows apart.
 KEYS: dict[str, tuple[str, ...]] = {
@@ -47,7 +48,7 @@ WHOLE_TABLES = ("tune", "static")
 _FOLDERS = {"tune": "tune"}
 # What the stage claims writes: worked out from the other tables, so a row has no digest that the tree could repeat.
 OPTIONAL_TABLES = ("claims", "contradictions", "story", "article_a", "article_b", "article_c", *WHOLE_TABLES)
-README_FIGURES = ("ladder.svg", "speed_by_size.svg")
+RECORDED_FIGURES = ("ladder.svg", "speed_by_size.svg", "tune.svg")
 # What a row must hold to count as measured; of other tables, a row that ran.
 _MEASURED = {"summary": "time_ms", "timings": "time_ms_median", "counters": "ncu"}
 _LISTED = 10
@@ -104,7 +105,8 @@ def publish_run(
     folder = published / results.name
     merged = {}
     for name in WHOLE_TABLES:
-        rows = new.get(name) or _read_rows(folder / "tables", name)
+        own = [row | {"environment": environment["id"]} for row in new.get(name) or []]
+        rows = own or _read_rows(folder / "tables", name)
         if rows:
             merged[name] = rows
     for name, rows in new.items():
@@ -299,15 +301,17 @@ def _write(
     timings = read_table(folder / "tables" / "timings.csv", "timings")
     label = f"{manifest['gpu']}, {manifest['date'][:10]}"
     drawings = figures.timing_drawings(timings, catalogue, _headline_shape(tables["summary"]), label)
+    if "tune" in tables:
+        drawings = [*drawings, sweep_drawing(read_table(folder / "tables" / "tune.csv", "tune"))]
     for drawing in drawings:
         path = folder / "figures" / f"{drawing.name}.svg"
-        if path.name in README_FIGURES and drawing.figure is not None:
+        if path.name in RECORDED_FIGURES and drawing.figure is not None:
             write_bytes(path, figures.save(drawing, None)["svg"])
         else:
             path.unlink(missing_ok=True)
     allowed = [f"tables/{name}.csv" for name in tables]
     allowed += [f"environments/{identity}.json" for identity in manifest["environments"]]
-    allowed += [f"figures/{name}" for name in README_FIGURES]
+    allowed += [f"figures/{name}" for name in RECORDED_FIGURES]
     for name in allowed:
         path = folder / name
         if path.is_file():

@@ -54,7 +54,8 @@ class Run:
     Attributes:
         catalogue: the variants of the run.
         records: their records by name.
-        tables: rows by table's name, as `tables.build_tables` makes them.
+        tables: rows by table's name, as `tables.build_tables` makes them;
+            `tune` and `static` where somebody asked.
         probes: records of the stage probe by name.
     """
 
@@ -98,6 +99,8 @@ class Run:
             records = (entry.build, entry.count, entry.probe, *entry.checks.values())
             digests += [record.get("digest") for record in records if record]
             digests += [row.get("digest") for row in (*entry.bench, *entry.profile)]
+            asked_for = (*self.tables.get("tune", ()), *self.tables.get("static", ()))
+            digests += [row.get("digest") for row in asked_for if row["variant"] == entry.variant.name]
         return joint_digest(digests)
 
     def timing(self, name: str, shape: Shape, cache: str = "cold") -> Row:
@@ -121,6 +124,28 @@ class Run:
         if not ranked_row(row):
             raise Missing(f"the time of {name} at {shape_text(shape)} is not ranked ({row.get('flags')})")
         return row
+
+    def swept(self, name: str, shape: Shape) -> list[Row]:
+        """The sweep's configurations of a variant at `shape` that have a time; Missing says why there is none."""
+        if not self.has_gpu:
+            raise Missing(NEEDS_GPU)
+        rows = [
+            row
+            for row in self.tables.get("tune", ())
+            if row["variant"] == name and _shape_of(row) == shape and row["status"] == status.OK
+        ]
+        if not rows:
+            raise Missing(f"no sweep of {name} at {shape_text(shape)}: `snakemake tune` makes one")
+        return rows
+
+    def native(self, name: str, architecture: str) -> Row | None:
+        """What a variant takes when compiled for `architecture` alone, if `snakemake static_evidence` was asked."""
+        rows = [
+            row
+            for row in self.tables.get("static", ())
+            if row["variant"] == name and row["architecture"] == architecture and row["status"] == status.OK
+        ]
+        return max(rows, key=lambda row: row["registers"] or 0, default=None)
 
     def count(self, name: str, shape: Shape, counter: str, source: str) -> float:
         """A counter (`source` emulator) or a metric (`source` ncu) of counters.csv; Missing says why there is none."""

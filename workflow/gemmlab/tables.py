@@ -94,6 +94,14 @@ def read_refusals(results: Path) -> Record | None:
     return _read_record(results / "probe" / "refusals.json", "probe")
 
 
+def read_asked_for(results: Path) -> dict[str, list[Row]]:
+    """The tables that are asked for by name: the sweep's (tune) and the static evidence; empty where nobody asked."""
+    return {
+        "tune": _read_rows(results / "tune" / "tune.csv", "tune"),
+        "static": _read_rows(results / "tables" / "static.csv", "static"),
+    }
+
+
 def read_environment(results: Path) -> Record | None:
     """The environment's record of a run, or None where it has none."""
     return _read_record(results / "environment" / "environment.json", "environment")
@@ -724,10 +732,23 @@ class BadResult:
         return f"{self.variant}, {self.stage}: {self.reason}"
 
 
-def bad_results(tables: Mapping[str, pd.DataFrame]) -> list[BadResult]:
+def nothing_timed(asked: str | None, timings: Iterable[Row]) -> list[BadResult]:
+    """What is bad about a run that was asked for a GPU by name (`asked`, the configuration's `device`) and has rows of
+    bench, but measured in none of them: a name misspelt looks like a machine without a GPU."""
+    rows = list(timings)
+    lacking = [row["reason"] for row in rows if row["status"] == status.UNAVAILABLE]
+    measured = any(row.get("time_ms_median") is not None for row in rows)
+    if asked in (None, "auto", "none") or measured or not lacking:
+        return []
+    reason = f"asked for by name, but not one row was measured: {lacking[0]}"
+    return [BadResult(asked, "bench", f"{reason}. Name the GPU that is here, or say device: auto.")]
+
+
+def bad_results(tables: Mapping[str, pd.DataFrame], asked: str | None = None) -> list[BadResult]:
     """Everything that is bad in the tables (as read back from CSV), one entry for each variant and stage.
 
-    Bad is whatever failed, and a broken kernel that passed; `skipped` and `unavailable` are not.
+    Bad is whatever failed, and a broken kernel that passed; `skipped` and `unavailable` are not, unless nothing was
+    measured of the GPU that was `asked` for by name.
     """
     found: dict[str, dict[str, list[str]]] = {name: {} for name in tables["summary"]["variant"]}
 
@@ -747,7 +768,7 @@ def bad_results(tables: Mapping[str, pd.DataFrame]) -> list[BadResult]:
             elif table == "counters" or not found[row["variant"]]:
                 stage, _, reason = (row["reason"] or "").partition(": ")
                 note(row, stage, reason)
-    return [
+    return nothing_timed(asked, rows_of(tables["timings"], "timings")) + [
         BadResult(
             variant, stage, f"{reasons[0]} (and {len(reasons) - 1} more rows)" if reasons[1:] else reasons[0]
         )

@@ -21,5 +21,6 @@ rule claims:
     params:
         results=results_folder,
         settings=settings("headline_shape", "variants"),
+        asked_for=tables_asked_for,
     shell:
         "python3 -m gemmlab claims --results {params.results:q} --settings {params.settings:q} 2>&1 | tee {log:q}"

@@ -1,21 +1,27 @@
 # What all rules share: the validated configuration, the catalogue, the device, and what a stage depends on.
 import json
+import sys
 from pathlib import Path
 
 from gemmlab import device
 from gemmlab.catalogue import load_catalogue, select, source_files
 from gemmlab.config import validate_config
-from gemmlab.files import git_head
+from gemmlab.files import git_head, sha256_file
 from gemmlab.sources import emulator_sources, stage_sources
 
 try:
     validate_config(config, "configuration (config/config.yaml and --config)")
     CATALOGUE = select(load_catalogue(), config["variants"])
     TARGET = device.resolve(config)
+    COMMIT = git_head()
     for entry in CATALOGUE.values():
         source_files(entry)
 except GemmlabError as error:
     raise WorkflowError(str(error))
+
+# Once: jobs that read the Snakefile again keep quiet. Not by Snakemake's log, which --quiet silences.
+if workflow.is_main_process and (absent := device.absent_device(config["device"])):
+    print(f"gemmlab: warning: {absent}", file=sys.stderr)
 
 RESULTS = f"results/{TARGET.slug}"
 VARIANTS = list(CATALOGUE)
@@ -110,6 +116,13 @@ def presentation(wildcards):
     return sorted(
         map(str, [*Path("workflow/schemas").glob("*.json"), *Path("workflow/gemmlab/templates").glob("*")])
     )
+
+
+def tables_asked_for(wildcards):
+    """Digests of the sweep and the static evidence, where somebody asked for them: claims read them, but as inputs they
+    would make their rules a part of every run."""
+    files = [Path(RESULTS, "tune", "tune.csv"), Path(RESULTS, "tables", "static.csv")]
+    return [sha256_file(file) for file in files if file.is_file()]
 
 
 def own_results(wildcards):

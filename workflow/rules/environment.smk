@@ -10,7 +10,7 @@ rule environment:
         "../../environment.yml"
     params:
         device=TARGET.slug,
-        commit=git_head(),
+        commit=COMMIT,
         fingerprint=TARGET.fingerprint,
     shell:
         "python3 -m gemmlab environment --device {params.device:q} --output {output:q} 2>&1 | tee {log:q}"

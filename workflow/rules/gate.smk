@@ -15,9 +15,10 @@ rule gate_variant:
         "../../environment.yml"
     params:
         results=results_folder,
+        device=config["device"],
     shell:
-        "python3 -m gemmlab gate --results {params.results:q} --variant {wildcards.variant:q} --output {output:q}"
-        " 2>&1 | tee {log:q}"
+        "python3 -m gemmlab gate --results {params.results:q} --device {params.device:q}"
+        " --variant {wildcards.variant:q} --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule gate_all:
@@ -32,5 +33,7 @@ rule gate_all:
         "../../environment.yml"
     params:
         results=results_folder,
+        device=config["device"],
     shell:
-        "python3 -m gemmlab gate --results {params.results:q} --output {output:q} 2>&1 | tee {log:q}"
+        "python3 -m gemmlab gate --results {params.results:q} --device {params.device:q} --output {output:q}"
+        " 2>&1 | tee {log:q}"

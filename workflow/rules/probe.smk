@@ -14,7 +14,8 @@ if TARGET.has_gpu:
         log:
             f"{RESULTS}/logs/probe/{{variant}}.log",
         wildcard_constraints:
-            variant="(?!refusals$)[A-Za-z][A-Za-z0-9_]*",
+            # Snakemake appends what follows the wildcard, so no $ here.
+            variant=r"(?!refusals\b)[A-Za-z][A-Za-z0-9_]*",
         conda:
             "../../environment.yml"
         # All cores of the run, so that no compiler runs beside a measurement.

@@ -43,6 +43,7 @@ _LABELS = {
 }
 _STATUS_ERRORS = {1: Unavailable, 2: NotLaunchable}
 _FIND, _COUNT = 1, 2
+_JOIN = 1
 _MESSAGE_BYTES = 2048
 _WIDTHS = 5
 _SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32}
@@ -99,7 +100,7 @@ def load_library(path: Path | None = None) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     module, text, word, wide = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint64
     signatures = {
-        "ptx_load": (module, [text, wide, text, word]),
+        "ptx_load": (module, [text, wide, word, text, word]),
         "ptx_free": (None, [module]),
         "ptx_buffer_address": (wide, [word]),
         "ptx_entry_count": (word, [module]),
@@ -144,7 +145,14 @@ class EmulatorExecutor:
 
     name = "emulator"
 
-    def __init__(self, ptx: Path, *, library: Path | None = None, block_budget: int = BLOCK_BUDGET):
+    def __init__(
+        self,
+        ptx: Path,
+        *,
+        library: Path | None = None,
+        block_budget: int = BLOCK_BUDGET,
+        joins_accesses: bool = True,
+    ):
         """Load `ptx`.
 
         Args:
@@ -152,6 +160,7 @@ class EmulatorExecutor:
             library: the emulator's shared library; by default the one for this machine, built if need be.
             block_budget: instructions that the warps of one block may execute before the launch is stopped with a
                 finding of the kind no_progress.
+            joins_accesses: count neighbouring shared accesses as ptxas joins them; at its level 0 it joins none.
 
         Raises:
             GemmlabError: the file can't be read or isn't PTX, or the library can't be built.
@@ -165,7 +174,8 @@ class EmulatorExecutor:
         except OSError as error:
             raise GemmlabError(f"{self.ptx}: can't be read: {error.strerror}") from error
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        self._module = self._library.ptx_load(text, len(text), message, _MESSAGE_BYTES)
+        flags = _JOIN if joins_accesses else 0
+        self._module = self._library.ptx_load(text, len(text), flags, message, _MESSAGE_BYTES)
         if not self._module:
             raise GemmlabError(f"{self.ptx}: {message.value.decode(errors='replace')}")
         self._entries = self._read_entries()
