@@ -202,6 +202,16 @@ def test_merging_needs_an_alignment_that_shows(load, scale, widths):
     assert shared_widths(load, body) == (widths, {})
 
 
+def test_level_0_of_ptxas_joins_nothing(load):
+    body = " ".join(
+        f"ld.shared.f32 %f{i}, [%r3+{4 * i}]; st.shared.f32 [%r3+{4 * i}], %f9;" for i in range(4)
+    )
+    body = body + " bar.sync 0; " + " ".join(f"ld.shared.f32 %f{i}, [%r3+{4 * i}];" for i in range(4))
+    text = entry("u64", LANE + SHARED_START + body, module=TILE)
+    assert load(text).shared_widths("kernel") == ({4: 4, 16: 1}, {4: 4})
+    assert load(text, joins_accesses=False).shared_widths("kernel") == ({4: 8}, {4: 4})
+
+
 def test_volatile_wide_and_half_loads(load):
     volatile = "ld.volatile.shared.f32 %f1, [%r3]; ld.volatile.shared.f32 %f2, [%r3+4];"
     assert shared_widths(load, volatile) == ({4: 2}, {})

@@ -11,6 +11,7 @@ from ptx_pieces import WARP, entry, launch, run_once
 
 from gemmlab import emulator_build
 from gemmlab.errors import GemmlabError
+from gemmlab.executors import open_executor
 from gemmlab.executors.base import Launch, NotLaunchable, Pointer, Scalar, TensorMap, Unavailable
 from gemmlab.executors.emulator import EmulatorExecutor
 
@@ -93,6 +94,25 @@ def test_missing_entry_and_file(load, tmp_path, library):
         EmulatorExecutor(tmp_path / "nowhere.ptx", library=library)
     with pytest.raises(GemmlabError, match="PTX ends in the middle"):
         load(entry("u64", "")[:-10])
+
+
+@pytest.mark.parametrize(
+    ("flags", "widths"),
+    [
+        ((), {8: 1}),
+        (("-O3",), {8: 1}),
+        (("-maxrregcount=10",), {8: 1}),
+        (("-O0",), {4: 2}),
+        (("-v", "--opt-level=0"), {4: 2}),
+        (("-O", "0"), {4: 2}),
+    ],
+)
+def test_ptxas_flags_decide_whether_accesses_are_joined(tmp_path, flags, widths):
+    body = "mov.u32 %r1, tile; ld.shared.f32 %f1, [%r1]; ld.shared.f32 %f2, [%r1+4];"
+    ptx = tmp_path / "kernel.ptx"
+    ptx.write_text(entry("u64", body, module=".shared .align 16 .b8 tile[64];\n"), encoding="utf-8")
+    executor = open_executor("emulator", ptx, tmp_path / "kernel.cubin", flags)
+    assert executor.shared_widths("kernel") == (widths, {})
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,39 @@ def test_copies_out_of_bounds_and_misaligned(load):
     assert (finding.kind, finding.count) == ("misaligned", WARP)
 
 
+BETWEEN = {
+    "nothing": ("", 3),
+    "a commit": ("cp.async.commit_group;", 3),
+    "a wait": ("cp.async.wait_all;", 3),
+    "a global load": ("ld.global.f32 %f1, [%rd2];", 3),
+    "a short branch": ("setp.lt.u32 %p1, %r0, 8; @%p1 bra next; add.u32 %r9, %r0, 1; next:", 3),
+    "a shared store": ("st.shared.f32 [%r2+2048], %f1;", 6),
+    "a generic store": ("st.f32 [%rd3], %f1;", 6),
+    "a barrier": ("bar.sync 0;", 6),
+    "a __syncwarp": ("bar.warp.sync -1;", 6),
+    "a branch over a store": ("setp.lt.u32 %p1, %r0, 8; @%p1 bra next; st.global.f32 [%rd3], %f1; next:", 6),
+    "a long branch": (f"setp.lt.u32 %p1, %r0, 8; @%p1 bra next; {'add.u32 %r9, %r0, 1;' * 17} next:", 6),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_copies_come_after_switched_off_loads(load, between):
+    text, padding = BETWEEN[between]
+    body = (
+        COPY.replace("SIZE;", f"; {text} cp.async.cg.shared.global [%r2+512], [%rd2], 16;")
+        .replace("SIZE", "")
+        .replace("WAIT", "cp.async.wait_all;")
+        .replace("READ", "")
+    )
+    ptx = entry("u64 u64", LANE + body, module=TILE)
+    buffers = {"in": np.zeros(128, np.float32), "out": np.zeros(128, np.float32)}
+    for architecture, expected in (("sm_90", padding), ("sm_100a", padding), ("sm_89", 0)):
+        executor = load(ptx.replace("sm_90", architecture))
+        counters = run_once(executor, launch("in", "out", grid=(2, 1, 1)), buffers, count=True).counters
+        assert counters["smsp__inst_executed_op_shared_ld.sum"] == 2 * expected
+        assert counters["ptx_shared_loads"] == 0
+
+
 # ---- ldmatrix ----
 
 
@@ -135,7 +168,9 @@ def test_ldmatrix(load, matrices, transposed):
     for matrix in range(matrices):
         expected = rows[matrix].T if transposed else rows[matrix]
         np.testing.assert_array_equal(out[matrix], expected.reshape(WARP, 2))
-    assert execution.counters["smsp__inst_executed_op_shared_ld.sum"] == 1
+    # Nsight Compute counts LDS alone.
+    assert execution.counters["smsp__inst_executed_op_shared_ld.sum"] == 0
+    assert execution.counters["ptx_shared_loads"] == 1
     # Rows 48 bytes apart: eight of them fill all banks once.
     assert execution.counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == matrices
 
@@ -306,8 +341,11 @@ def test_wmma(load, space, kind, sums, layouts):
         wmma.load.c.sync.aligned.row.m16n16k16.{space}.{sums} {listed["c"]}, [{where["c"]}], {stride};
         {mma} {listed["c"]}, {listed["a"]}, {listed["b"]}, {listed["c"]};
         wmma.store.d.sync.aligned.row.m16n16k16.global.{sums} [{where["out"]}], {listed["c"]}, {stride};"""
-    execution = run_once(kernel(load, "u64 u64 u64 u64", body), launch(*buffers), buffers)
+    execution = run_once(kernel(load, "u64 u64 u64 u64", body), launch(*buffers), buffers, count=True)
     assert not execution.findings
+    # The factors come by LDSM; c by four LDS, of two elements each.
+    expected = 4 if space == "shared" else 0
+    assert execution.counters["smsp__inst_executed_op_shared_ld.sum"] == expected
     out = buffers["out"].view(np.float16 if sums == "f16" else np.float32).reshape(16, stride)
     np.testing.assert_array_equal(out[:, :16], a @ b + c)
     assert not out[:, 16:].any()

@@ -152,12 +152,13 @@ void Counters::end(const Program& program) {
         }
         if (instruction.kind == Kind::Barrier) add(Counter::PtxBarriers, count.executed);
 
-        add_access(instruction, count);
+        add_access(instruction, note, count);
     }
 }
 
 // A generic access is counted as one of global memory, which its address need not be.
-void Counters::add_access(const Instruction& instruction, const InstructionCount& count) {
+void Counters::add_access(const Instruction& instruction, const InstructionNote& note,
+                          const InstructionCount& count) {
     const bool global = instruction.space == Space::Global || instruction.space == Space::Generic;
     const bool shared = instruction.space == Space::Shared;
     const bool local = instruction.space == Space::Local;
@@ -166,6 +167,7 @@ void Counters::add_access(const Instruction& instruction, const InstructionCount
     if (instruction.access == Access::AsyncCopy) {  // the hardware counts these among global loads
         add(Counter::GlobalLoadRequests, count.requests);
         add(Counter::GlobalLoadSectors, count.sectors);
+        add(Counter::SharedLoadInstructions, count.executed * note.padding);
         add(Counter::PtxAsyncCopies, count.executed);
     } else if (loads && global) {
         add(Counter::GlobalLoadRequests, count.requests);

@@ -14,7 +14,7 @@ struct Buffer;
 struct InstructionCount {
     uint64_t executed = 0;  // by a warp with a lane active
     uint64_t lanes = 0;
-    uint64_t requests = 0;
+    uint64_t requests = 0;  // of shared memory: LDS and STS, without LDSM
     uint64_t sectors = 0;
     uint64_t wavefronts = 0;
     uint64_t phases = 0;  // wavefronts without bank conflicts
@@ -98,7 +98,8 @@ class Counters {
     void add_unique_sectors(std::vector<Buffer>& buffers);
 
   private:
-    void add_access(const Instruction& instruction, const InstructionCount& count);
+    void add_access(const Instruction& instruction, const InstructionNote& note,
+                    const InstructionCount& count);
 
     std::vector<InstructionCount> counts_;
     uint64_t totals_[kCounters] = {};

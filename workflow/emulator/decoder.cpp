@@ -124,7 +124,8 @@ Program Decoder::decode() {
     // A last label may stand behind the last instruction, and a kernel may end without `ret`.
     decode_instruction({StatementKind::Instruction, "ret", {}});
     resolve_jumps();
-    predict_merging(program_);
+    predict_merging(program_, module_.joins_accesses);
+    predict_padding(program_, module_.architecture);
     place_registers(program_, register_bits_);
     return std::move(program_);
 }

@@ -75,6 +75,7 @@ struct InstructionNote {
     // how far before this one it starts; 0 bytes when a neighbour stands for it.
     uint8_t merged_bytes = 0;
     uint8_t merged_shift = 0;
+    uint8_t padding = 0;  // shared loads with all lanes switched off that ptxas puts before this one
 };
 
 // A register that holds the same bits in all lanes for a whole launch.

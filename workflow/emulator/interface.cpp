@@ -181,10 +181,12 @@ void run(ptx_module& module, const ptx_launch& request) {
 
 }  // namespace
 
-ptx_module* ptx_load(const char* text, uint64_t length, char* message, uint32_t message_bytes) {
+ptx_module* ptx_load(const char* text, uint64_t length, uint32_t flags, char* message,
+                     uint32_t message_bytes) {
     auto module = std::make_unique<ptx_module>();
     const int status = guarded(message, message_bytes, [&] {
         module->text = parse_module(std::string_view(text, length));
+        module->text.joins_accesses = (flags & PTX_JOIN) != 0;
         place_variables(*module);
     });
     return status == PTX_OK ? module.release() : nullptr;

@@ -30,6 +30,11 @@ enum ptx_flag {
     PTX_COUNT = 2,  // fill the counters
 };
 
+// In the flags of ptx_load.
+enum ptx_load_flag {
+    PTX_JOIN = 1,  // count shared accesses as ptxas joins them, which it doesn't at -O0
+};
+
 typedef struct {
     const char* name;
     void* data;
@@ -79,7 +84,8 @@ typedef struct {
 } ptx_finding;
 
 // Null on failure; `message` then says why.
-PTX_EXPORT ptx_module* ptx_load(const char* text, uint64_t length, char* message, uint32_t message_bytes);
+PTX_EXPORT ptx_module* ptx_load(const char* text, uint64_t length, uint32_t flags, char* message,
+                                uint32_t message_bytes);
 PTX_EXPORT void ptx_free(ptx_module* module);
 
 // Device address that a pointer to the start of a launch's buffer has.

@@ -148,6 +148,13 @@ bool is_shared(const Instruction& instruction, Access access) {
     return instruction.access == access && instruction.space == Space::Shared;
 }
 
+bool ends_stretch(const Instruction& instruction) {
+    const bool warp_barrier = instruction.kind == Kind::Converged &&
+                              instruction.destination == kNoRegister && instruction.a == kNoRegister;
+    return warp_barrier || instruction.kind == Kind::Barrier || instruction.kind == Kind::Branch ||
+           instruction.kind == Kind::Exit;
+}
+
 // Volatile and guarded accesses stay alone.
 bool may_merge(const Program& program, const Instruction& instruction) {
     return instruction.bytes() < 16 && instruction.guard == kNoRegister &&
@@ -187,11 +194,8 @@ class Merger {
     }
 
     static bool ends_runs(const Instruction& instruction) {
-        const bool warp_barrier = instruction.kind == Kind::Converged &&
-                                  instruction.destination == kNoRegister && instruction.a == kNoRegister;
         return instruction.access == Access::AsyncCopy || instruction.access == Access::Atomic ||
-               warp_barrier || instruction.kind == Kind::Barrier || instruction.kind == Kind::Branch ||
-               instruction.kind == Kind::Exit;
+               ends_stretch(instruction);
     }
 
     template <class Body>
@@ -237,16 +241,56 @@ class Merger {
     Register store_base_ = kNoRegister;
 };
 
+// Whether ptxas makes guards of a branch: one forward over a little arithmetic. What it does to branches over
+// accesses depends on the code around them (docs/emulator.md).
+bool becomes_guards(const Program& program, const Instruction& branch) {
+    constexpr std::ptrdiff_t kLittle = 16;
+    if (branch.guard == kNoRegister || branch.target <= branch.index) return false;
+    const auto first = program.code.begin() + branch.index + 1;
+    const auto last = program.code.begin() + branch.target;
+    return last - first <= kLittle && std::all_of(first, last, [](const Instruction& instruction) {
+               return instruction.kind == Kind::Plain && instruction.access == Access::None;
+           });
+}
+
 }  // namespace
 
-void predict_merging(Program& program) {
+void predict_merging(Program& program, bool joins) {
     bool any = false;
     for (const Instruction& instruction : program.code) {
         if (!is_shared(instruction, Access::Load) && !is_shared(instruction, Access::Store)) continue;
         program.notes[instruction.index].merged_bytes = static_cast<uint8_t>(instruction.bytes());
         any = true;
     }
-    if (any) Merger(program).run();
+    if (any && joins) Merger(program).run();
+}
+
+// From sm_90 on three `@!PT LDS RZ, [RZ]` stand before an asynchronous copy, unless another copy came
+// before in the same stretch of code and nothing touched shared memory in between.
+void predict_padding(Program& program, unsigned architecture) {
+    constexpr unsigned kFirstPadded = 90;
+    constexpr uint8_t kPadding = 3;
+    if (architecture < kFirstPadded) return;
+    std::vector<char> is_target(program.code.size() + 1, 0);
+    std::vector<char> is_guards(program.code.size(), 0);
+    for (const Instruction& instruction : program.code) {
+        if (instruction.kind != Kind::Branch) continue;
+        is_guards[instruction.index] = becomes_guards(program, instruction);
+        if (!is_guards[instruction.index]) is_target[instruction.target] = 1;
+    }
+    bool padded = false;
+    for (const Instruction& instruction : program.code) {
+        if (is_target[instruction.index]) padded = false;
+        if (is_guards[instruction.index]) continue;
+        if (instruction.access == Access::AsyncCopy) {
+            program.notes[instruction.index].padding = padded ? 0 : kPadding;
+            padded = true;
+        } else if (ends_stretch(instruction)) {
+            padded = false;
+        } else if (instruction.access != Access::None) {  // a generic address may be one of shared memory
+            padded &= instruction.space != Space::Shared && instruction.space != Space::Generic;
+        }
+    }
 }
 
 }  // namespace ptx

@@ -77,8 +77,9 @@ class ModuleParser {
             read_location(std::string(rest_of_line()));
         } else if (is_directive(here, ".file")) {
             read_file(std::string(rest_of_line()));
-        } else if (is_directive(here, ".version") || is_directive(here, ".target") ||
-                   is_directive(here, ".address_size")) {
+        } else if (is_directive(here, ".target")) {
+            std::sscanf(std::string(rest_of_line()).c_str(), ".target sm_%u", &module_.architecture);
+        } else if (is_directive(here, ".version") || is_directive(here, ".address_size")) {
             rest_of_line();
         } else if (is_directive(here, ".section")) {
             at_ = std::min(text_.find('{', at_), text_.size());

@@ -53,6 +53,8 @@ struct EntryText {
 };
 
 struct ModuleText {
+    unsigned architecture = 0;   // 90 of `.target sm_90a`
+    bool joins_accesses = true;  // whether ptxas, which the text goes to, optimises
     std::map<uint32_t, std::string> files;
     std::vector<Variable> variables;
     std::vector<EntryText> entries;

@@ -80,7 +80,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         try:
             executor = open_executor(
-                "emulator", options.build.with_suffix(".ptx"), options.build.with_suffix(".cubin")
+                "emulator",
+                options.build.with_suffix(".ptx"),
+                options.build.with_suffix(".cubin"),
+                variant.ptxas_flags,
             )
             record["shapes"] = count_variant(variant, executor, shapes)
             if not record["shapes"]:

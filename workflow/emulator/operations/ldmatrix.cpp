@@ -13,8 +13,8 @@ namespace {
 constexpr uint32_t kRowBytes = 16;
 
 void count_matrices(Warp& warp, const Instruction& instruction, int matrices, const uint32_t* addresses) {
+    // No request: Nsight Compute counts LDSM apart from LDS.
     InstructionCount& count = warp.block->launch->counters->of(instruction);
-    count.requests += 1;
     count.words += static_cast<uint64_t>(matrices) * kLanes;
     for (int matrix = 0; matrix < matrices; ++matrix) {
         const SharedCost cost = shared_load_cost(addresses, 0xffu << (8 * matrix), kRowBytes);

@@ -79,7 +79,9 @@ void count_shared_fragment(Warp& warp, const Instruction& instruction, uint64_t 
     const uint64_t stride = warp.lanes<uint32_t>(instruction.b)[0];
     count.words += static_cast<uint64_t>(kSize) * kSize * instruction.width / 4;
     if (instruction.width == 2) {
-        count.requests += 1;
+        // Factors are read by an LDSM, which isn't counted with LDS; accumulators by one LDS or STS a piece.
+        const Fragment fragment = fields_of(instruction).fragment;
+        if (fragment != kA && fragment != kB) count.requests += 4;
         for (int piece = 0; piece < 4; ++piece) {
             uint32_t rows[kLanes] = {};
             for (int row = 0; row < 8; ++row)
