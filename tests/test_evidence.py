@@ -331,7 +331,8 @@ def test_occupancy_takes_the_registers_of_a_native_build_where_there_is_one():
     )
     assert "when compiled" not in present.details
     assert own.value < present.value
-    assert own.details.endswith("with 128 registers when compiled for it, 4 bytes spilled")
+    assert own.details.endswith("with 128 registers when compiled for it")
+    assert own.label == "for tile, spilling 4 bytes, on sm_86"
 
 
 def test_an_odd_block_wastes_lanes():

@@ -101,6 +101,23 @@ def test_a_sweep_replaces_the_recorded_one_and_stays_when_a_run_has_none(results
     assert recorded(record(results)) == [32, 64]
 
 
+def test_a_claim_that_was_taken_out_leaves_no_row(results):
+    def claims(**verdicts):
+        rows = [
+            {"claim": name, "article": name[0], "statement": "words", "verdict": verdict}
+            | {"status": "ok" if verdict != "untested" else "unavailable"}
+            for name, verdict in verdicts.items()
+        ]
+        write_table(results / "tables" / "claims.csv", rows, "claims")
+        record(results)
+        path = results.parent / "published" / results.name / "tables" / "claims.csv"
+        return dict(read_table(path, "claims")[["claim", "verdict"]].itertuples(index=False))
+
+    assert claims(B7="reproduced", C6="reproduced") == {"B7": "reproduced", "C6": "reproduced"}
+    # C6 could not be tested this time: what was measured stays. B7 is gone.
+    assert claims(B7a="opposite", C6="untested") == {"B7a": "opposite", "C6": "reproduced"}
+
+
 def test_recording_twice_changes_nothing(results):
     record(results)
     folder = results.parent / "published"

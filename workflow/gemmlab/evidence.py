@@ -442,10 +442,11 @@ def theoretical_occupancy(run: Run, *, field: str, of: Names, architectures: Seq
             if fit is None:
                 raise Missing(f"the limits of {architecture} aren't known")
             most = MULTIPROCESSORS[compute_capability].warps * _LANES
-            compiled = ""
-            if native:
-                spills = f", {native['spill_bytes']} bytes spilled" if native["spill_bytes"] else ""
-                compiled = f" with {native['registers']} registers when compiled for it{spills}"
+            compiled = f" with {native['registers']} registers when compiled for it" if native else ""
+            # An occupancy that spilling paid for is no merit, so the figure doesn't stand without it.
+            spills = (
+                f", spilling {native['spill_bytes']:,} bytes," if native and native["spill_bytes"] else ""
+            )
             value, details = {
                 "fraction": (fit.fraction, f"limited by {fit.limit}{compiled}"),
                 "blocks": (fit.blocks_per_sm, f"limited by {fit.limit}{compiled}"),
@@ -455,7 +456,7 @@ def theoretical_occupancy(run: Run, *, field: str, of: Names, architectures: Seq
                     f"{entry['threads']} threads in {cdiv(entry['threads'], _LANES)} warps",
                 ),
             }[field]
-            figures.append(Figure(f"for {name} on {architecture}", value, details))
+            figures.append(Figure(f"for {name}{spills} on {architecture}", value, details))
     return figures
 
 

@@ -48,6 +48,8 @@ WHOLE_TABLES = ("tune", "static")
 _FOLDERS = {"tune": "tune"}
 # What the stage claims writes: worked out from the other tables, so a row has no digest that the tree could repeat.
 OPTIONAL_TABLES = ("claims", "contradictions", "story", "article_a", "article_b", "article_c", *WHOLE_TABLES)
+# Every run has each of their rows: what a new run lacks was taken out of config/claims.yaml.
+_COMPLETE_TABLES = ("claims", "contradictions", "article_a", "article_b", "article_c")
 RECORDED_FIGURES = ("ladder.svg", "speed_by_size.svg", "tune.svg")
 # What a row must hold to count as measured; of other tables, a row that ran.
 _MEASURED = {"summary": "time_ms", "timings": "time_ms_median", "counters": "ncu"}
@@ -117,6 +119,9 @@ def publish_run(
             for row in _read_rows(folder / "tables", name) or []
             if row.get("variant") in (None, *catalogue)
         ]
+        if name in _COMPLETE_TABLES:
+            keys = {_key(name, row) for row in rows}
+            old = [row for row in old if _key(name, row) in keys]
         present = [row for row in old if present_digest(name, row) in (None, row["digest"])]
         merged[name] = merge(name, old, rows, present)
         if name not in OPTIONAL_TABLES:
