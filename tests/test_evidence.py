@@ -329,9 +329,9 @@ def test_occupancy_takes_the_registers_of_a_native_build_where_there_is_one():
     present, own = evidence.theoretical_occupancy(
         run, field="blocks", of="tile", architectures=["sm_80", "sm_86"]
     )
-    assert "when compiled" not in present.details
+    assert "compiled" not in present.details
     assert own.value < present.value
-    assert own.details.endswith("with 128 registers when compiled for it")
+    assert own.details.endswith("; compiled for it, 128 registers")
     assert own.label == "for tile, spilling 4 bytes, on sm_86"
 
 

@@ -81,7 +81,8 @@ def _claims_section(rows: Sequence[Row], recorded: Mapping[str, Sequence[Row]]) 
     ]
     text = (
         f"What articles A, B and C claim, tested: {told}. A claim is tested in the form that can recur on another "
-        "card; what was to be measured, and how near it must come, stood in config/claims.yaml before."
+        "card; what was to be measured, and how near it must come, stood in config/claims.yaml before "
+        "(but for four parts about the sweep, which docs/claims.md names)."
     )
     return Section("claims", "Claims", text, [("", _view(columns, rows))])
 

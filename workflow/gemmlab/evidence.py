@@ -442,7 +442,7 @@ def theoretical_occupancy(run: Run, *, field: str, of: Names, architectures: Seq
             if fit is None:
                 raise Missing(f"the limits of {architecture} aren't known")
             most = MULTIPROCESSORS[compute_capability].warps * _LANES
-            compiled = f" with {native['registers']} registers when compiled for it" if native else ""
+            compiled = f"; compiled for it, {native['registers']} registers" if native else ""
             # An occupancy that spilling paid for is no merit, so the figure doesn't stand without it.
             spills = (
                 f", spilling {native['spill_bytes']:,} bytes," if native and native["spill_bytes"] else ""
