@@ -73,6 +73,7 @@ def swept_row(edge: int, tile: str, thread_tile: str, time_ms: float | None, **f
     row = {"variant": "block_tile", "m": edge, "n": edge, "k": edge}
     row |= {"BM": bm, "BN": bn, "BK": 8, "TM": tm, "TN": tn, "time_ms": time_ms}
     row |= {"status": "ok" if time_ms else "failed", "reason": None if time_ms else "wrong result"}
+    row["gpu"] = cases.GPU
     return row | {"digest": f"{edge} {tile} {thread_tile} {time_ms}"} | fields
 
 

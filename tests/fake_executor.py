@@ -36,6 +36,8 @@ class FakeExecutor:
             result -= alpha * np.outer(a[:, -1].astype(np.float64), b[-1].astype(np.float64))
         if self.mistake == "last cell unwritten":
             result[-1, -1] = c[-1, -1]
+        if self.mistake == "infinite" and m > 1:
+            result[-1, -1] = np.inf
         if self.mistake == "order matters" and order == 2:
             result *= 1 + 2.0**-23
         if self.mistake == "other bits" and not float(a[0, 0]).is_integer():

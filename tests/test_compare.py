@@ -89,7 +89,7 @@ def test_what_only_one_run_has_is_named(tmp_path, capsys):
 
 def test_rows_that_are_not_ranked_are_left_out(tmp_path):
     write_run(tmp_path / "a", [narrow(20.0), narrow(90.0, 1024, flags="implausible")])
-    assert list(compare.read_timings(tmp_path / "a")["m"]) == [4096]
+    assert [row["m"] for row in compare.read_timings(tmp_path / "a")] == [4096]
 
 
 @pytest.mark.parametrize("rows", [None, [], [narrow(20.0, status="failed", reason="wrong")]])
@@ -105,3 +105,45 @@ def test_runs_with_nothing_in_common_are_refused(tmp_path, capsys):
     a, b = write_run(tmp_path / "a", [narrow(20.0)]), write_run(tmp_path / "b", [narrow(20.0, 1024)])
     assert cli.main(["compare", a, b]) == 2
     assert "in common" in capsys.readouterr().err
+
+
+def fails(capsys, *runs: str) -> str:
+    assert cli.main(["compare", *runs]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    return message
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "message"),
+    [
+        ("time_ms_median", "0", "time_ms_median is 0, expected more than 0"),
+        ("ratio", "0", "ratio is 0, expected more than 0"),
+        ("ratio_low", "-0.5", "ratio_low is -0.5, expected more than 0"),
+        ("ratio", "inf", "ratio is 'inf', expected a finite number"),
+        ("m", "", "m is null, expected an integer"),
+    ],
+)
+def test_rows_with_a_senseless_figure_are_refused(tmp_path, capsys, column, text, message):
+    a, b = (write_run(tmp_path / name, [narrow(20.0)]) for name in ("a", "b"))
+    path = tmp_path / "b" / "tables" / "timings.csv"
+    header, row = (line.split(",") for line in path.read_text().splitlines())
+    row[header.index(column)] = text
+    path.write_text(f"{','.join(header)}\n{','.join(row)}\n")
+    assert f"{path}, row 1: {message}" in fails(capsys, a, b)
+
+
+def test_a_row_that_is_given_twice_is_refused(tmp_path, capsys):
+    a = write_run(tmp_path / "a", [narrow(20.0)])
+    b = write_run(tmp_path / "b", [narrow(20.0), narrow(20.0, 1024), narrow(30.0)])
+    assert "timings.csv, row 3: tile16 at 4096^3 cold stands in row 1 already" in fails(capsys, a, b)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({"ratio": 1e-300}, {"ratio": 1e300}), ({"time_ms_median": 1e-310, "ratio": None}, {"ratio": None})],
+)
+def test_figures_too_far_apart_for_a_float_are_refused(tmp_path, capsys, before, after):
+    a = write_run(tmp_path / "a", [narrow(20.0, **before)])
+    b = write_run(tmp_path / "b", [narrow(20.0, **after)])
+    assert "tile16 at 4096^3 cold" in fails(capsys, a, b)

@@ -147,14 +147,17 @@ def test_the_sweep_s_fastest_configuration_at_each_size():
         swept_row(512, "32x32", "2x2", 0.2),
         swept_row(512, "64x32", "4x4", 0.1),
         swept_row(512, "8x8", "1x1", None),
-        swept_row(1024, "128x128", "8x8", 0.5),
+        swept_row(512, "128x128", "8x8", 0.3),
+        swept_row(1024, "32x32", "2x2", 0.8),
         swept_row(1024, "64x32", "4x4", 0.6),
+        swept_row(1024, "8x8", "1x1", 0.9),
+        swept_row(1024, "128x128", "8x8", 0.5),
     ]
     entries = [entry(cases.kernel("block_tile"))]
     run = make_run(entries, tables={"tune": rows})
     tiles = evidence.swept(run, of="block_tile", field="tile", shapes=[512, 1024])
     assert [figure.value for figure in tiles] == ["64x32", "128x128"]
-    assert tiles[0].details == "64x32x8 with 4x4 a thread, 0.1 ms, of 2 configurations"
+    assert tiles[0].details == "64x32x8 with 4x4 a thread, 0.1 ms, of 3 configurations"
     threads = evidence.swept(run, of="block_tile", field="thread_tile", shapes=[1024])
     assert [figure.value for figure in threads] == ["8x8"]
     (winners,) = evidence.swept(run, of="block_tile", field="tile", across="winners", shapes=[512, 1024])
@@ -170,6 +173,39 @@ def test_the_sweep_s_fastest_configuration_at_each_size():
         )
     changed = [row | {"digest": "another"} for row in rows]
     assert make_run(entries, tables={"tune": changed}).digest(["block_tile"]) != run.digest(["block_tile"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [
+                swept_row(512, "8x8", "1x1", 0.2),
+                swept_row(512, "16x16", "1x1", 0.1),
+                swept_row(1024, "8x8", "1x1", 1.0),
+            ],
+            r"the sweep of v is incomplete or mixed \(1 configurations at 1024\^3, 2 in all\): delete tune.csv and run",
+        ),
+        (
+            [swept_row(512, "8x8", "1x1", 0.2), swept_row(512, "8x8", "1x1", 0.1)],
+            r"a configuration stands twice at 512\^3",
+        ),
+        (
+            [swept_row(512, "8x8", "1x1", 0.2), swept_row(512, "16x16", "1x1", 0.1, gpu="NVIDIA T4")],
+            r"its rows are of several GPUs \(NVIDIA T4, Synthetic GPU\)",
+        ),
+        (
+            [swept_row(512, "8x8", "1x1", 0.2, gpu="NVIDIA T4")],
+            "the sweep of v is of NVIDIA T4, the run's times are of Synthetic GPU: delete tune.csv and run",
+        ),
+    ],
+)
+def test_a_sweep_that_is_incomplete_or_of_another_gpu_decides_nothing(rows, message):
+    rows = [row | {"variant": "v"} for row in rows]
+    timings = [cases.timing("v", runs.cube(512), "cold", 9.0)]
+    run = make_run([entry(cases.kernel("v"), bench=timings)], tables={"tune": rows})
+    with pytest.raises(Missing, match=message):
+        evidence.swept(run, of="v", field="tile", shapes=[512])
 
 
 def test_baseline_kernels_are_told_apart_by_name():

@@ -76,6 +76,81 @@ def test_one_cell_that_is_not_finite_fails(variant, make, value):
     assert "first row 0, column 0" in oracle.compare(case, output, variant).message
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_error_that_is_not_finite_is_no_fraction(variant, value):
+    case = oracle.rounded_case(variant, PROBLEM, seed=3)
+    output = answer(case)
+    output[7] = value
+    verdict = oracle.compare(case, output, variant)
+    assert verdict.message is not None
+    assert verdict.fraction is None
+
+
+def rounded_to(bits, values):
+    """float32 values with `bits` bits of mantissa kept, the leading one included."""
+    mantissas, exponents = np.frexp(values)
+    return np.ldexp(np.round(np.ldexp(mantissas, bits)), exponents - bits).astype(np.float32)
+
+
+@pytest.mark.parametrize("k", [16, 128, 600, 900])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_an_input_rounded_to_tf32_fails_at_every_length(variant, k, name):
+    caught = 0
+    for seed in range(20):
+        case = oracle.exact_case(variant, Problem.packed(5, 6, k), seed)
+        short = dict(case.buffers)
+        short[name] = rounded_to(11, short[name])
+        output = answer(dataclasses.replace(case, buffers=short), np.float32)
+        caught += oracle.compare(case, output, variant).message is not None
+        right = answer(case, np.float32)
+        assert oracle.compare(case, right, variant).message is None
+    assert caught >= 2
+
+
+def test_scalars_have_all_their_bits(variant):
+    case = oracle.rounded_case(variant, PROBLEM, seed=3)
+    for scalar in ("alpha", "beta"):
+        value = getattr(case.problem, scalar)
+        assert value == np.float32(value)
+        rounded = dataclasses.replace(case.problem, **{scalar: float(rounded_to(8, np.float32(value)))})
+        output = answer(dataclasses.replace(case, problem=rounded))
+        assert oracle.compare(case, output, variant).message is not None
+    plain = dataclasses.replace(PROBLEM, alpha=1.0, beta=0.0)
+    assert oracle.rounded_case(variant, plain, seed=3).problem == plain
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_a_nan_that_is_cleaned_away_fails(variant, name):
+    verdicts = []
+    for seed in range(20):
+        case = oracle.nonfinite_case(variant, PROBLEM, seed)
+        clean = dict(case.buffers)
+        inside = np.isnan(clean[name]) & (clean[name].view(np.uint32) != 0x7FC5A5A5)
+        clean[name] = np.where(inside, np.float32(0), clean[name])
+        output = answer(dataclasses.replace(case, buffers=clean), np.float32)
+        verdicts.append(oracle.compare(case, output, variant).message)
+    assert sum(verdict is not None for verdict in verdicts) >= 5
+
+
+def test_a_product_with_zero_may_not_be_skipped(variant):
+    caught = 0
+    for seed in range(20):
+        case = oracle.nonfinite_case(variant, PROBLEM, seed)
+        skipped = dict(case.buffers)
+        # What a kernel computes that skips zeros of B: their partners count as zeros.
+        a = np.lib.stride_tricks.as_strided(skipped["a"].copy(), (33, 47), (200, 4))
+        b = np.lib.stride_tricks.as_strided(skipped["b"].copy(), (47, 20), (92, 4))
+        with np.errstate(invalid="ignore", over="ignore"):
+            products = np.where(b[None] == 0, 0, a[:, :, None] * b[None])
+            total = products.sum(axis=1) * case.problem.alpha
+            c = np.lib.stride_tricks.as_strided(skipped["c"], (33, 20), (116, 4))
+            result = total + case.problem.beta * c
+        output = skipped["c"].copy()
+        np.lib.stride_tricks.as_strided(output, (33, 20), (116, 4))[:] = result
+        caught += oracle.compare(case, output, variant).message is not None
+    assert caught >= 10
+
+
 def test_one_bit_off_fails_an_exact_case(variant):
     case = oracle.exact_case(variant, PROBLEM, seed=3)
     output = answer(case)

@@ -7,11 +7,12 @@ import publish_cases as cases
 import pytest
 
 from gemmlab import cli, figures, publish_run
+from gemmlab.catalogue import load_catalogue
 from gemmlab.config import load_config
 from gemmlab.errors import GemmlabError
 from gemmlab.files import read_json
 from gemmlab.schema import read_table, validate, write_table
-from gemmlab.tables import joint_digest
+from gemmlab.tables import joint_digest, read_rows
 
 
 def no_digest(table, row):
@@ -41,9 +42,9 @@ def results(tmp_path):
     return folder
 
 
-def record(results, present_digest=no_digest, words=()):
-    published = results.parent / "published"
-    return publish_run.publish_run(results, published, cases.small_catalogue(), present_digest, words)
+def record(results, present_digest=no_digest, words=(), swept_sizes=()):
+    published, catalogue = results.parent / "published", cases.small_catalogue()
+    return publish_run.publish_run(results, published, catalogue, present_digest, words, swept_sizes)
 
 
 def timings_of(results, variant="tile16"):
@@ -53,7 +54,7 @@ def timings_of(results, variant="tile16"):
 
 def rewrite(results, name, change):
     """Change rows of a table of the run by `change(row)`; None drops a row."""
-    rows = [change(dict(row)) for row in publish_run._read_rows(results / "tables", name)]
+    rows = [change(dict(row)) for row in read_rows(results / "tables" / f"{name}.csv", name)]
     write_table(results / "tables" / f"{name}.csv", [row for row in rows if row is not None], name)
 
 
@@ -76,16 +77,28 @@ def test_only_what_is_allowed_is_copied_and_the_manifest_lists_it(results):
         assert hashlib.sha256((folder / file["path"]).read_bytes()).hexdigest() == file["sha256"]
 
 
-def test_a_sweep_replaces_the_recorded_one_and_stays_when_a_run_has_none(results):
-    def sweep(*tiles):
-        shape = {"m": 64, "n": 64, "k": 64, "BK": 8, "TM": 1, "TN": 1}
-        rows = [
-            {"variant": "tile16", **shape, "BM": tile, "BN": tile, "time_ms": 1.0, "tflops": 1.0}
-            | {"best": tile == tiles[0], "status": "ok", "gpu": cases.GPU}
-            for tile in tiles
-        ]
-        write_table(results / "tune" / "tune.csv", rows, "tune")
+def write_sweep(results, *tiles, edges=(64,), **fields):
+    rows = [
+        {
+            "variant": "tile16",
+            "m": edge,
+            "n": edge,
+            "k": edge,
+            "BM": tile,
+            "BN": tile,
+            "BK": 8,
+            "TM": 1,
+            "TN": 1,
+        }
+        | {"time_ms": 1.0, "tflops": 1.0, "best": tile == tiles[0], "status": "ok", "gpu": cases.GPU}
+        | fields
+        for edge in edges
+        for tile in tiles
+    ]
+    write_table(results / "tune" / "tune.csv", rows, "tune")
 
+
+def test_a_sweep_replaces_the_recorded_one_and_stays_when_a_run_has_none(results):
     def recorded(manifest):
         path = results.parent / "published" / results.name / "tables" / "tune.csv"
         assert {"tables/tune.csv", "figures/tune.svg"} <= {file["path"] for file in manifest["files"]}
@@ -93,12 +106,76 @@ def test_a_sweep_replaces_the_recorded_one_and_stays_when_a_run_has_none(results
         assert set(table["environment"]) == set(manifest["environments"])
         return list(table["BM"])
 
-    sweep(16, 32)
+    write_sweep(results, 16, 32)
     assert recorded(record(results)) == [16, 32]
-    sweep(32, 64)
+    write_sweep(results, 32, 64)
     assert recorded(record(results)) == [32, 64]
     (results / "tune" / "tune.csv").unlink()
     assert recorded(record(results)) == [32, 64]
+
+
+def test_a_sweep_that_is_cut_or_of_another_gpu_is_refused(results):
+    write_sweep(results, 16, 32, edges=(64, 96))
+    path = results / "tune" / "tune.csv"
+    path.write_text(path.read_text().rsplit("\n", 2)[0] + "\n")
+    message = r"tune\.csv: the sweep of tile16 is incomplete or mixed: 1 configurations at 96\^3, 2 in all. Delete it"
+    with pytest.raises(GemmlabError, match=message):
+        record(results)
+    write_sweep(results, 16, 32)
+    with pytest.raises(GemmlabError, match=r"tune\.csv: no row at size 96, which config/tune\.yaml names"):
+        record(results, swept_sizes=(64, 96))
+    write_sweep(results, 16, 32, gpu="NVIDIA T4")
+    message = rf"tune\.csv: gpu is NVIDIA T4, the run's environment has {cases.GPU}. Delete it and run `snakemake tune`"
+    with pytest.raises(GemmlabError, match=message):
+        record(results)
+    assert not (results.parent / "published").exists()
+
+
+@pytest.mark.parametrize("table", ["tune", "static"])
+@pytest.mark.parametrize("stale", [{"digest": "deadbeefdeadbeef"}, {"variant": "no_such"}])
+def test_a_sweep_or_static_evidence_of_other_sources_is_refused(results, table, stale):
+    catalogue = cases.small_catalogue()
+    present = publish_run.tree_digests(load_config(), catalogue | {"tile16": load_catalogue()["tile16"]})
+
+    def present_digest(name, row):
+        return present(name, row) if name == table else None
+
+    def write(**fields):
+        if table == "tune":
+            write_sweep(results, 16, 32, **fields)
+            return
+        row = {"variant": "tile16", "architecture": "sm_80", "entry": "gemm", "threads": 256, "registers": 32}
+        row |= {"spill_bytes": 0, "status": "ok"} | fields
+        write_table(results / "tables" / "static.csv", [row], "static")
+
+    good = {"digest": present(table, {"variant": "tile16", "architecture": "sm_80"})}
+    write(**(good | stale))
+    with pytest.raises(GemmlabError, match=rf"rows don't come from the present sources(.|\n)*{table}\.csv"):
+        record(results, present_digest)
+    assert not (results.parent / "published").exists()
+    write(**good)
+    record(results, present_digest)
+
+
+def test_what_the_manifest_does_not_list_is_removed(results):
+    claim = {"claim": "B7", "article": "B", "statement": "words", "verdict": "reproduced", "status": "ok"}
+    write_table(results / "tables" / "claims.csv", [claim], "claims")
+    folder = results.parent / "published" / results.name
+    assert "tables/claims.csv" in {file["path"] for file in record(results)["files"]}
+    (results / "tables" / "claims.csv").unlink()
+    for name in ("tables/old.csv", "environments/old.json", "figures/tune.svg"):
+        (folder / name).write_text("old")
+    kept = [folder / "NOTES.md", folder / "other" / "file"]
+    for path in kept:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("kept")
+    listed = {folder / file["path"] for file in record(results)["files"]}
+    assert folder / "tables" / "claims.csv" not in listed
+    assert {path for path in folder.rglob("*") if path.is_file()} == {
+        *listed,
+        *kept,
+        folder / "manifest.json",
+    }
 
 
 def test_a_claim_that_was_taken_out_leaves_no_row(results):

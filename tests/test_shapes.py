@@ -66,5 +66,16 @@ def test_constraints_are_met_and_impossible_ones_named(catalogue):
 
 
 def test_large_problems_are_large(catalogue):
-    for problem in large_problems(catalogue["tile16"], seed=3):
-        assert problem.fmas >= 10**8
+    problems = large_problems(catalogue["tile16"], seed=3)
+    assert all(problem.fmas >= 10**8 for problem in problems[:4])
+    assert [max(problem.m, problem.n, problem.k) for problem in problems[4:]] == [5003] * 3
+    assert all(problem.alpha for problem in problems[4:])
+
+
+def test_some_problems_have_one_long_side(catalogue):
+    shapes = {(p.m, p.n, p.k) for p in draw_problems(catalogue["tile16"], 300, seed=3) if p.alpha}
+    assert {(3, 5, 2053), (2053, 3, 2), (3, 2053, 2)} <= shapes
+    # A tile of 128 x 128 would compute 34 million multiply-adds for five columns.
+    assert (3, 5, 2053) not in {
+        (p.m, p.n, p.k) for p in draw_problems(catalogue["three_level_tile"], 300, seed=3)
+    }

@@ -3,6 +3,9 @@ from __future__ import annotations
 import pytest
 
 from gemmlab import cli
+from gemmlab.catalogue import load_catalogue
+from gemmlab.config import load_config
+from gemmlab.publish_run import tree_digests
 from gemmlab.schema import read_table
 from gemmlab.static_evidence import ARCHITECTURES, VARIANTS
 
@@ -26,6 +29,10 @@ def test_each_architecture_is_compiled_for_and_has_its_own_limits(tmp_path):
     assert ampere["occupancy_limit"].startswith("threads")
     assert (hopper["blocks_per_sm"], hopper["occupancy"]) == (2, 1.0)
     assert table.loc[("register16x16", "sm_90")]["spill_bytes"] > 0
+    # Whichever nvcc compiled, the tree repeats the digests; the column nvcc says which.
+    present = tree_digests(load_config(), load_catalogue())
+    rows = table.reset_index().to_dict("records")
+    assert [row["digest"] for row in rows] == [present("static", row) for row in rows]
     assert table["digest"].nunique() == 4
 
 

@@ -8,7 +8,7 @@ import pytest
 from gemmlab import tables
 from gemmlab.catalogue import Variant
 from gemmlab.errors import GemmlabError
-from gemmlab.files import write_text
+from gemmlab.files import repository_root, write_text
 from gemmlab.schema import write_table
 
 
@@ -361,4 +361,58 @@ def test_an_empty_table_of_a_stage_is_named(tmp_path):
     catalogue = one_kernel(tmp_path, gpu=False)
     write_text(tmp_path / "bench" / "tile16.csv", "")
     with pytest.raises(GemmlabError, match=r"bench/tile16\.csv"):
+        tables.read_variant(tmp_path, catalogue["tile16"])
+
+
+RECORDED = repository_root() / "results" / "published" / "nvidia-h200" / "tables"
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new", "message"),
+    [
+        ("tune", "8,8,8,1,1,0.0", ",8,8,1,1,0.0", "row 1: BM is null, expected an integer"),
+        ("tune", "8,8,8,1,1,0.0", "8.7,8,8,1,1,0.0", "row 1: BM is '8.7', expected a whole number"),
+        ("tune", "8,8,8,1,1,0.0", "0,8,8,1,1,0.0", "row 1: BM is 0, expected at least 1"),
+        ("tune", ",1,1,0.0", ",1,1,-0.0", "row 1: time_ms is -0.0"),
+        ("tune", ",1,1,0.08315008163452148", ",1,1,0", "row 1: time_ms is 0.0, expected more than 0"),
+        ("tune", ",1,1,0.08315008163452148", ",1,1,", "row 1: time_ms is null, expected a number"),
+        ("tune", "False,ok", "False,great", 'row 1: status is "great", expected one of ok'),
+        ("tune", ",BM,", ",", "the header lacks the column BM"),
+        ("tune", ",status,", ",", "the header lacks the column status"),
+        ("static", "gemm,64,32", "gemm,64,", "row 1: registers is null, expected an integer"),
+        ("static", "gemm,64,32", "gemm,64,-5", "row 1: registers is -5, expected at least 1"),
+        ("static", "gemm,64,32", "gemm,64,9999", "row 1: registers is 9999, expected at most 255"),
+        ("static", ",registers,", ",", "the header lacks the column registers"),
+    ],
+)
+def test_a_faulty_sweep_or_static_evidence_is_named_with_row_column_and_cure(
+    tmp_path, table, old, new, message
+):
+    path = tmp_path / ("tune" if table == "tune" else "tables") / f"{table}.csv"
+    write_text(path, (RECORDED / f"{table}.csv").read_text())
+    assert len(tables.read_asked_for(tmp_path)[table]) > 1
+    write_text(path, (RECORDED / f"{table}.csv").read_text().replace(old, new, 1))
+    with pytest.raises(GemmlabError) as caught:
+        tables.read_asked_for(tmp_path)
+    target = "tune" if table == "tune" else "static_evidence"
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+    assert f"Delete it and run `snakemake --cores all {target}` again" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_of_a_sweep_that_ends_early_is_named(tmp_path):
+    text = (RECORDED / "tune.csv").read_text()
+    write_text(tmp_path / "tune" / "tune.csv", text[: len(text) // 2])
+    with pytest.raises(GemmlabError, match=r"tune\.csv, row \d+: \d+ cells .*expected 34"):
+        tables.read_asked_for(tmp_path)
+
+
+def test_a_stage_s_rows_are_validated(tmp_path):
+    catalogue = one_kernel(tmp_path, gpu=True)
+    path = tmp_path / "bench" / "tile16.csv"
+    write_text(path, path.read_text().replace(",8,64,", ",8,64,-", 1))
+    with pytest.raises(
+        GemmlabError, match=r"bench/tile16\.csv, row 1: time_ms_median is -.*expected more than 0"
+    ):
         tables.read_variant(tmp_path, catalogue["tile16"])

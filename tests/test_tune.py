@@ -10,9 +10,12 @@ from fake_gpu import Kernel, gpu, make_cubin, view  # noqa: F401 - gpu is a fixt
 from gemmlab import cli, figures, tune_session
 from gemmlab import tune as tune_module
 from gemmlab.catalogue import load_catalogue
+from gemmlab.config import load_config
 from gemmlab.errors import GemmlabError
 from gemmlab.files import repository_root
+from gemmlab.publish_run import tree_digests
 from gemmlab.schema import read_table, write_table
+from gemmlab.tables import read_rows
 from gemmlab.toolchain import find_nvcc
 from gemmlab.tune import (
     PROPOSED_NAME,
@@ -241,6 +244,25 @@ def test_a_machine_without_a_gpu_is_told_so(monkeypatch, tmp_path, capsys, cuda,
     assert cli.main(["tune", *words]) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tree_repeats_the_digest_of_a_sweep(monkeypatch, tmp_path):
+    monkeypatch.setattr(tune_module.driver, "cuda_version", lambda: (13, 0))
+    monkeypatch.setattr(tune_session, "KernelTunerSession", lambda space, base, seed: FakeTuner())
+    space, config = load_space(repository_root() / "config" / "tune.yaml"), load_config()
+    monkeypatch.setattr(
+        tune_module,
+        "build_candidates",
+        lambda base, configurations, architecture, nvcc, folder: candidates_of(base, tmp_path, space),
+    )
+    words = ["--output-dir", str(tmp_path / "t"), "--tuned", str(tmp_path / "t.csv")]
+    assert cli.main(["tune", "--architecture", "sm_80", "--seed", str(config["seed"]), *words]) == 0
+    rows = read_rows(tmp_path / "t" / "tune.csv", "tune")
+    assert len(rows) == len(space.configurations()) * len(space.sizes)
+    present = tree_digests(config, load_catalogue())
+    assert {row["digest"] for row in rows} == {present("tune", rows[0])}
+    other = tree_digests(config | {"seed": config["seed"] + 1}, load_catalogue())
+    assert other("tune", rows[0]) != rows[0]["digest"]
 
 
 def test_samples_last_about_a_millisecond():

@@ -126,6 +126,16 @@ def test_make_works_in_a_folder_with_a_space(checkout):
     assert "Report: results/emulator-sm_90/report.html" in answer.stdout
 
 
+def test_lost_ptx_is_compiled_again(checkout):
+    """A check that runs again needs the PTX: without it a run would fail, and so would every later one."""
+    results = checkout.folder / RESULTS
+    (results / "build" / "naive.ptx").unlink()
+    (results / "check" / "emulator" / "naive.json").unlink()
+    (results / "report.html").unlink()
+    assert checkout.snakemake("--cores", "2").returncode == 0
+    assert (results / "build" / "naive.ptx").is_file()
+
+
 def test_editing_a_figure_reruns_no_measurement(checkout):
     figures = checkout.folder / "workflow" / "gemmlab" / "figures.py"
     text = figures.read_text()

@@ -124,7 +124,8 @@ def check_variant(
             break
     if executor.name == "cuda" and not tally.enough:
         for problem in large_problems(variant, seed):
-            _run(variant, executor, oracle.rounded_case(variant, problem, seed), tally, "rounded")
+            for test, case in (("exact", oracle.exact_case), ("rounded", oracle.rounded_case)):
+                _run(variant, executor, case(variant, problem, seed), tally, test)
     return tally
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -57,8 +58,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GemmlabError as error:
         print(f"gemmlab {options.command}: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"gemmlab {options.command}: {_fault(error, options)}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _fault(error: OSError, options: argparse.Namespace) -> str:
+    """The path and the system's word on it; a full disk doesn't name the file, which is then the command's output."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    output = getattr(options, "output", None) or getattr(options, "output_dir", None)
+    path = error.filename or (output if full else None)
+    text = error.strerror or str(error) or type(error).__name__
+    return f"{path}: {text}" if path else text
 
 
 if __name__ == "__main__":

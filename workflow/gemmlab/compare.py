@@ -19,11 +19,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from gemmlab.errors import GemmlabError
-from gemmlab.schema import read_table, write_table
-from gemmlab.tables import Row, ranked, rows_of, shape_text
+from gemmlab.schema import cure, write_table
+from gemmlab.tables import Row, ranked_row, read_rows, shape_text
 
 LARGE_FMAS = 2048**3
 TOLERANCE_LARGE = 0.01
@@ -32,14 +30,14 @@ VERDICTS = ("same", "faster", "slower", "unsure")
 _KEY = ("variant", "m", "n", "k", "cache")
 
 
-def read_timings(run: Path) -> pd.DataFrame:
-    """The rows of a run's timings.csv that may be compared.
+def read_timings(run: Path) -> list[Row]:
+    """The rows of a run's timings.csv that may be compared, one for each variant, shape and cache.
 
     Args:
         run: a folder with tables/timings.csv (results/<device>, results/published/<gpu>), or one with timings.csv.
 
     Raises:
-        GemmlabError: there is no such table, or no row in it may be compared.
+        GemmlabError: there is no such table, a row breaks its schema or is given twice, or none may be compared.
     """
     places = [run / "tables" / "timings.csv", run / "timings.csv"]
     path = next((place for place in places if place.is_file()), None)
@@ -47,18 +45,37 @@ def read_timings(run: Path) -> pd.DataFrame:
         raise GemmlabError(
             f"{run}: neither tables/timings.csv nor timings.csv lies here; expected results/<device>."
         )
-    timings = ranked(read_table(path, "timings"))
-    if timings.empty:
+    numbered = [pair for pair in enumerate(read_rows(path, "timings"), start=1) if ranked_row(pair[1])]
+    if not numbered:
         raise GemmlabError(f"{path}: no row with a time that may be compared; the column reason says why.")
-    return timings
+    seen: dict[tuple, int] = {}
+    for number, row in numbered:
+        first = seen.setdefault(_key(row), number)
+        if first != number:
+            raise GemmlabError(
+                f"{path}, row {number}: {_where(_key(row))} stands in row {first} already. {cure('timings')}"
+            )
+    return [row for _, row in numbered]
 
 
-def compare(before: pd.DataFrame, after: pd.DataFrame) -> list[Row]:
-    """A row (schema `comparison`) for each variant, shape and cache that both tables hold, in the order of `after`."""
-    old = {tuple(row[key] for key in _KEY): row for row in rows_of(before, "timings")}
+def _key(row: Row) -> tuple:
+    return tuple(row[name] for name in _KEY)
+
+
+def compare(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
+    """A row (schema `comparison`) for each variant, shape and cache that both runs hold, in the order of `after`.
+
+    Args:
+        before: rows as `read_timings` gives them.
+        after: the same of the later run.
+
+    Raises:
+        GemmlabError: two times are so far apart that a float can't hold their ratio.
+    """
+    old = {_key(row): row for row in before}
     rows = []
-    for new in rows_of(after, "timings"):
-        key = tuple(new[name] for name in _KEY)
+    for new in after:
+        key = _key(new)
         if key in old:
             rows.append(dict(zip(_KEY, key, strict=True)) | _compare(old[key], new))
     return rows
@@ -73,7 +90,7 @@ def _compare(old: Row, new: Row) -> Row:
     known = None not in (*a, *b)
     low = (1 + change) * (1 - math.hypot(1 - b[0] / b[1], a[2] / a[1] - 1)) - 1 if known else None
     high = (1 + change) * (1 + math.hypot(b[2] / b[1] - 1, 1 - a[0] / a[1])) - 1 if known else None
-    return {
+    row: Row = {
         "compared": "ratio" if by_ratio else "time",
         "before": a[1],
         "after": b[1],
@@ -84,6 +101,11 @@ def _compare(old: Row, new: Row) -> Row:
         "over_tolerance": abs(change) > tolerance,
         "verdict": verdict(low, high, tolerance),
     }
+    if not all(math.isfinite(value) for value in row.values() if isinstance(value, float)):
+        raise GemmlabError(
+            f"{_where(_key(new))}: {a[1]:.3g} before and {b[1]:.3g} after can't be compared; expected plausible times."
+        )
+    return row
 
 
 def _speed(row: Row, by_ratio: bool) -> tuple[float | None, float, float | None]:
@@ -108,11 +130,9 @@ def verdict(low: float | None, high: float | None, tolerance: float) -> str:
     return "unsure"
 
 
-def one_sided(before: pd.DataFrame, after: pd.DataFrame) -> tuple[list[str], list[str]]:
+def one_sided(before: Sequence[Row], after: Sequence[Row]) -> tuple[list[str], list[str]]:
     """Rows that only `before` has, and rows that only `after` has, as text."""
-    keys = [
-        {tuple(row[name] for name in _KEY) for row in rows_of(frame, "timings")} for frame in (before, after)
-    ]
+    keys = [set(map(_key, rows)) for rows in (before, after)]
     return (sorted(map(_where, keys[0] - keys[1])), sorted(map(_where, keys[1] - keys[0])))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,13 @@ from gemmlab.problem import Problem
 
 # A quiet NaN with a payload of our own: unwritten output is recognised, and arithmetic on it stays NaN.
 _POISON_BITS = {"float32": 0x7FC5A5A5, "float16": 0x7E5A, "bfloat16": 0x7FDA}
+# Exact sums stay below this, which leaves 24 bits room for alpha, beta C and halves.
 _SUM_LIMIT = 2**21
+_WIDEST = 2**16 - 1
+# The share of zeros among the factors of infinities.
+_ZEROS = 0.1
+# Makes scalars that aren't 0 or 1 as rough as their type allows: 1.5 survives a rounding to half the bits unseen.
+_ROUGH = 1.2345679
 
 
 @dataclass(frozen=True)
@@ -31,31 +38,58 @@ class Case:
 
 
 def exact_case(variant: Variant, problem: Problem, seed: int) -> Case:
-    """Small integers, whose answer every order of summation gives without rounding."""
+    """Integers whose answer every order of summation gives without rounding.
+
+    Small ones, but in half of the FP32 problems A or B has as many bits as the sums allow (up to 16) and the other
+    is -1, 0 or 1: an input that is rounded to a shorter type on its way changes the answer, whatever K is, while
+    Higham's bound grows with K and lets it pass.
+    """
     generator = np.random.default_rng([seed, problem.m, problem.n, problem.k, 0])
     largest = max(1, min(4, int(np.sqrt(_SUM_LIMIT / problem.k))))
+    limits = {"a": largest, "b": largest, "c": largest}
+    wide = str(generator.choice(["a", "b", "neither", "neither"]))
+    if wide in limits and variant.arithmetic == "fp32":
+        limits |= {"a": 1, "b": 1} | {wide: min(_WIDEST, _SUM_LIMIT // problem.k)}
     a, b, c = (
-        generator.integers(-largest, largest + 1, size).astype(np.float64) for size in _matrix_sizes(problem)
+        generator.integers(-limit, limit + 1, size).astype(np.float64)
+        for limit, size in zip(limits.values(), _matrix_sizes(problem), strict=True)
     )
     return _build(variant, problem, a, b, c, exact=True)
 
 
 def rounded_case(variant: Variant, problem: Problem, seed: int) -> Case:
-    """Reals uniform in [-1, 1], compared within Higham's componentwise bound."""
+    """Reals uniform in [-1, 1], compared within Higham's bound; scalars other than 0 and 1 get all bits."""
     generator = np.random.default_rng([seed, problem.m, problem.n, problem.k, 1])
     a, b, c = (generator.uniform(-1, 1, size) for size in _matrix_sizes(problem))
-    return _build(variant, problem, a, b, c, exact=False)
+    rough = dataclasses.replace(problem, alpha=_roughened(problem.alpha), beta=_roughened(problem.beta))
+    return _build(variant, rough, a, b, c, exact=False)
+
+
+def _roughened(scalar: float) -> float:
+    return scalar if scalar in (0.0, 1.0) else float(np.float32(scalar * _ROUGH))
 
 
 def nonfinite_case(variant: Variant, problem: Problem, seed: int) -> Case:
-    """As `rounded_case`, with a NaN and infinities in A, B and C: they must reach their cells and no others.
+    """As `rounded_case`, with NaN and infinities in A, B and C: they must reach their cells and no others.
 
-    The problem's alpha must not be 0: then A and B need not be read.
+    Half of them stand in the last row or column, where tiles end. Zeros stand among the numbers that they are
+    multiplied by, since 0 times infinity is a NaN that a kernel may not skip. The problem's alpha must not be 0: then
+    A and B need not be read.
     """
     generator = np.random.default_rng([seed, problem.m, problem.n, problem.k, 2])
     a, b, c = (generator.uniform(-1, 1, size) for size in _matrix_sizes(problem))
-    for matrix, value in ((a, np.nan), (a, np.inf), (b, -np.inf), (c, np.inf)):
-        matrix[generator.integers(matrix.shape[0]), generator.integers(matrix.shape[1])] = value
+    for matrix in (a, b):
+        matrix[generator.random(matrix.shape) < _ZEROS] = 0
+    # One NaN in A or B is enough: it fills a row or a column of the result, in which nothing else can be seen.
+    first, second = (a, b) if generator.integers(2) else (b, a)
+    infinities = generator.choice([np.inf, -np.inf], 3)
+    spoilt = [(first, np.nan), (first, infinities[0]), (second, infinities[1])]
+    spoilt.append((c, generator.choice([np.nan, infinities[2]])))
+    for matrix, value in spoilt:
+        row, column = (
+            side - 1 if generator.integers(2) else int(generator.integers(side)) for side in matrix.shape
+        )
+        matrix[row, column] = value
     return _build(variant, problem, a, b, c, exact=False)
 
 
@@ -167,7 +201,8 @@ def compare(case: Case, output: np.ndarray, variant: Variant) -> Verdict:
             # Written so that a NaN in the error is wrong: every comparison with it is false.
             wrong = np.where(finite, ~(error <= case.bound), ~same)
             ratio = error[finite & (case.bound > 0)] / case.bound[finite & (case.bound > 0)]
-            fraction = float(ratio.max()) if ratio.size and not np.isnan(ratio).any() else None
+            # An infinity or a NaN where a number belongs is no error that could be measured.
+            fraction = float(ratio.max()) if ratio.size and np.isfinite(ratio).all() else None
     if wrong.any():
         return Verdict(_describe(case, stored, result, wrong, variant), fraction)
     padding = _padding_written(output, case, pitch)

@@ -24,7 +24,8 @@ from gemmlab.errors import GemmlabError
 from gemmlab.files import repository_root, sha256_file, write_bytes, write_json
 from gemmlab.schema import read_table, validate, write_table
 from gemmlab.sources import inputs_digest
-from gemmlab.tables import Row, Shape, commit_text, joint_digest, read_environment, rows_of
+from gemmlab.tables import Row, Shape, commit_text, joint_digest, read_environment, read_rows, sweep_fault
+from gemmlab.tune import SETTINGS, load_space
 from gemmlab.tune_figure import sweep_drawing
 
 # The tables that are published and the columns that tell their rows apart.
@@ -47,9 +48,12 @@ KEYS: dict[str, tuple[str, ...]] = {
 WHOLE_TABLES = ("tune", "static")
 _FOLDERS = {"tune": "tune"}
 # What the stage claims writes: worked out from the other tables, so a row has no digest that the tree could repeat.
-OPTIONAL_TABLES = ("claims", "contradictions", "story", "article_a", "article_b", "article_c", *WHOLE_TABLES)
+_WORKED_OUT = ("claims", "contradictions", "story", "article_a", "article_b", "article_c")
+OPTIONAL_TABLES = (*_WORKED_OUT, *WHOLE_TABLES)
 # Every run has each of their rows: what a new run lacks was taken out of config/claims.yaml.
 _COMPLETE_TABLES = ("claims", "contradictions", "article_a", "article_b", "article_c")
+# The folders of a recorded run, which hold what its manifest lists and nothing else.
+_KINDS = ("tables", "environments", "figures")
 RECORDED_FIGURES = ("ladder.svg", "speed_by_size.svg", "tune.svg")
 # What a row must hold to count as measured; of other tables, a row that ran.
 _MEASURED = {"summary": "time_ms", "timings": "time_ms_median", "counters": "ncu"}
@@ -76,6 +80,7 @@ def publish_run(
     catalogue: Mapping[str, Variant],
     present_digest: PresentDigest,
     private_words: Iterable[str] = (),
+    swept_sizes: Iterable[int] = (),
 ) -> dict[str, Any]:
     """Merge the run in `results` into `published`/<gpu> and write its manifest, which is returned.
 
@@ -85,30 +90,30 @@ def publish_run(
         catalogue: the present variants; recorded rows of others are dropped.
         present_digest: see `tree_digests`.
         private_words: words that must not be published, such as this machine's name.
+        swept_sizes: edges of the problems that a sweep must hold.
 
     Raises:
-        GemmlabError: the run has no GPU or no time, a row isn't of the present tree or doesn't follow its schema, or
-            something private stands in a text.
+        GemmlabError: the run has no GPU or no time, a row isn't of the present tree or doesn't follow its schema, the
+            sweep is incomplete or of another GPU, or something private stands in a text.
     """
     environment = read_environment(results)
     if environment is None or not environment["gpus"]:
         raise GemmlabError(f"{results}: this run had no GPU, and only runs with one are recorded.")
-    new = {
-        name: rows
-        for name in KEYS
-        if (rows := _read_rows(results / _FOLDERS.get(name, "tables"), name)) is not None
-    }
+    paths = {name: results / _FOLDERS.get(name, "tables") / f"{name}.csv" for name in KEYS}
+    new = {name: read_rows(path, name) for name, path in paths.items() if path.is_file()}
     missing = [name for name in KEYS if name not in new and name not in OPTIONAL_TABLES]
     if missing:
         raise GemmlabError(
             f"{results}/tables: no {', '.join(missing)}.csv. `snakemake --cores all` writes it."
         )
     _refuse_stale(new, present_digest, results)
+    if new.get("tune"):
+        _refuse_sweep(new["tune"], swept_sizes, environment, paths["tune"])
     folder = published / results.name
     merged = {}
     for name in WHOLE_TABLES:
         own = [row | {"environment": environment["id"]} for row in new.get(name) or []]
-        rows = own or _read_rows(folder / "tables", name)
+        rows = own or read_rows(folder / "tables" / f"{name}.csv", name)
         if rows:
             merged[name] = rows
     for name, rows in new.items():
@@ -116,7 +121,7 @@ def publish_run(
             continue
         old = [
             row
-            for row in _read_rows(folder / "tables", name) or []
+            for row in read_rows(folder / "tables" / f"{name}.csv", name)
             if row.get("variant") in (None, *catalogue)
         ]
         if name in _COMPLETE_TABLES:
@@ -187,6 +192,7 @@ def _for_all_shapes(row: Row) -> bool:
 def tree_digests(config: Mapping[str, Any], catalogue: Mapping[str, Variant]) -> PresentDigest:
     """The digests of the present tree under `config`, by the settings that the rules hand to each stage."""
     known: dict[tuple, str] = {}
+    space = load_space(repository_root() / SETTINGS)
 
     def stage_digest(stage: str, variant: Variant, settings: Any, emulator: bool = False) -> str:
         key = (stage, variant.name, repr(settings), emulator)
@@ -201,9 +207,15 @@ def tree_digests(config: Mapping[str, Any], catalogue: Mapping[str, Variant]) ->
         return json.dumps(chosen, sort_keys=True)
 
     def present_digest(table: str, row: Row) -> str | None:
-        variant = catalogue.get(row.get("variant") or "")
-        if variant is None or table in ("summary", *OPTIONAL_TABLES):
+        if table in ("summary", *_WORKED_OUT):
             return None
+        variant = catalogue.get(row.get("variant") or "")
+        if variant is None:
+            return ""  # no row of this tree
+        if table == "tune":
+            return stage_digest("tune", variant, [repr(space), config["seed"]])
+        if table == "static":
+            return stage_digest("static_evidence", variant, [row["architecture"]])
         if table in ("checks", "broken"):
             settings = {key: config["check"][key] for key in ("shapes", "repeated_shapes")}
             settings["seed"] = config["seed"]
@@ -221,16 +233,6 @@ def tree_digests(config: Mapping[str, Any], catalogue: Mapping[str, Variant]) ->
         return joint_digest([counted, profiled])
 
     return present_digest
-
-
-def _read_rows(folder: Path, table: str) -> list[Row] | None:
-    path = folder / f"{table}.csv"
-    if not path.is_file():
-        return None
-    rows = rows_of(read_table(path, table), table)
-    for number, row in enumerate(rows, start=1):
-        validate(row, table, f"{path}, row {number}")
-    return rows
 
 
 def _key(table: str, row: Row) -> tuple:
@@ -258,6 +260,24 @@ def _refuse_stale(tables: Mapping[str, Sequence[Row]], present_digest: PresentDi
         raise GemmlabError(
             f"{results}: {len(stale)} rows don't come from the present sources and settings; nothing was published. "
             f"Run snakemake again, then publish-run:\n{listed}{more}"
+        )
+
+
+def _refuse_sweep(
+    rows: Sequence[Row], sizes: Iterable[int], environment: Mapping[str, Any], path: Path
+) -> None:
+    again = "Delete it and run `snakemake tune` again, then publish-run. Nothing was published."
+    for name in dict.fromkeys(row["variant"] for row in rows):
+        if fault := sweep_fault([row for row in rows if row["variant"] == name]):
+            raise GemmlabError(f"{path}: the sweep of {name} is incomplete or mixed: {fault}. {again}")
+    lacking = [str(size) for size in sizes if size not in {row["m"] for row in rows}]
+    if lacking:
+        raise GemmlabError(f"{path}: no row at size {', '.join(lacking)}, which {SETTINGS} names. {again}")
+    here = [gpu["name"] for gpu in environment["gpus"]]
+    others = sorted({str(row["gpu"]) for row in rows}.difference(here))
+    if others:
+        raise GemmlabError(
+            f"{path}: gpu is {others[0]}, the run's environment has {', '.join(here)}. {again}"
         )
 
 
@@ -296,27 +316,25 @@ def _write(
     manifest: dict[str, Any],
     catalogue: Mapping[str, Variant],
 ) -> None:
-    """Write everything and the manifest last; environments that no row names any more are removed."""
+    """Write everything and the manifest last; what it doesn't list is removed from the folder's subfolders."""
     for name, rows in tables.items():
         write_table(folder / "tables" / f"{name}.csv", list(rows), name)
     write_json(folder / "environments" / f"{environment['id']}.json", environment)
-    for path in (folder / "environments").glob("*.json"):
-        if path.stem not in manifest["environments"]:
-            path.unlink()
     timings = read_table(folder / "tables" / "timings.csv", "timings")
     label = f"{manifest['gpu']}, {manifest['date'][:10]}"
     drawings = figures.timing_drawings(timings, catalogue, _headline_shape(tables["summary"]), label)
     if "tune" in tables:
         drawings = [*drawings, sweep_drawing(read_table(folder / "tables" / "tune.csv", "tune"))]
-    for drawing in drawings:
-        path = folder / "figures" / f"{drawing.name}.svg"
-        if path.name in RECORDED_FIGURES and drawing.figure is not None:
-            write_bytes(path, figures.save(drawing, None)["svg"])
-        else:
-            path.unlink(missing_ok=True)
+    drawn = {f"{drawing.name}.svg": drawing for drawing in drawings if drawing.figure is not None}
     allowed = [f"tables/{name}.csv" for name in tables]
     allowed += [f"environments/{identity}.json" for identity in manifest["environments"]]
-    allowed += [f"figures/{name}" for name in RECORDED_FIGURES]
+    for name in RECORDED_FIGURES:
+        if name in drawn:
+            write_bytes(folder / "figures" / name, figures.save(drawn[name], None)["svg"])
+            allowed.append(f"figures/{name}")
+    for path in [path for kind in _KINDS for path in (folder / kind).glob("*")]:
+        if path.is_file() and f"{path.parent.name}/{path.name}" not in allowed:
+            path.unlink()
     for name in allowed:
         path = folder / name
         if path.is_file():
@@ -347,10 +365,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Publish a run and say what lies where."""
     config, catalogue = load_config(), load_catalogue()
-    timings = _read_rows(options.results / "tables", "timings") or []
+    timings = read_rows(options.results / "tables" / "timings.csv", "timings")
     config["preset"] = next((row["preset"] for row in timings if row["preset"]), config["preset"])
     manifest = publish_run(
-        options.results, options.published, catalogue, tree_digests(config, catalogue), _own_names()
+        options.results,
+        options.published,
+        catalogue,
+        tree_digests(config, catalogue),
+        _own_names(),
+        load_space(repository_root() / SETTINGS).sizes,
     )
     print(f"{options.published / manifest['slug']}: {manifest['gpu']}, {manifest['date'][:10]}")
     for file in manifest["files"]:

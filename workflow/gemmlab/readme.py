@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
-
-from gemmlab.catalogue import Variant, load_catalogue
+from gemmlab.catalogue import BASELINES, Variant, load_catalogue
 from gemmlab.errors import GemmlabError
-from gemmlab.files import read_json, repository_root, write_text
-from gemmlab.schema import read_table, validate
-from gemmlab.tables import Row, ranked, rows_of, shape_text
+from gemmlab.files import read_json, repository_root, sha256_file, write_text
+from gemmlab.schema import validate
+from gemmlab.tables import Row, Shape, ranked_row, read_rows, shape_text
 
 START = "<!-- gemmlab:table -->"
 END = "<!-- gemmlab:end -->"
 _SMALL = (1024, 1024, 1024)
+_SLOWED_FLAGS = frozenset({"throttled", "low_clock"})
+_SLOWED = (
+    "† timed while the card held its SM clock down (flag `throttled` or `low_clock` in timings.csv): a comparison with "
+    "a row without this mark is one between different clocks."
+)
 
 
 def rewrite(text: str, table: str, where: str) -> str:
@@ -38,13 +41,18 @@ def rewrite(text: str, table: str, where: str) -> str:
 
 
 def recorded_tables(published: Path, catalogue: Mapping[str, Variant]) -> str:
-    """The tables of all recorded runs as Markdown, one for each GPU."""
+    """The tables of all recorded runs as Markdown, one for each GPU.
+
+    Raises:
+        GemmlabError: a recorded file isn't the one that its manifest lists.
+    """
     parts = []
     for path in sorted(published.glob("*/manifest.json")):
         manifest = read_json(path)
         validate(manifest, "manifest", str(path))
-        summary = read_table(path.parent / "tables" / "summary.csv", "summary")
-        timings = read_table(path.parent / "tables" / "timings.csv", "timings")
+        verify_files(path.parent, manifest["files"])
+        summary = read_rows(path.parent / "tables" / "summary.csv", "summary")
+        timings = read_rows(path.parent / "tables" / "timings.csv", "timings")
         parts.append(
             f"{manifest['gpu']}, driver {manifest['driver'] or 'unknown'}, {manifest['date'][:10]}, cold cache:\n\n"
             + run_table(summary, timings, catalogue)
@@ -52,33 +60,78 @@ def recorded_tables(published: Path, catalogue: Mapping[str, Variant]) -> str:
     return "\n\n".join(parts) or "No run has been recorded yet: `gemmlab publish-run` records one."
 
 
-def run_table(summary: pd.DataFrame, timings: pd.DataFrame, catalogue: Mapping[str, Variant]) -> str:
-    """A recorded run's kernels and baselines with a time at the headline shape, in the order of the table."""
-    small = {
-        row["variant"]: row
-        for row in rows_of(ranked(timings), "timings")
-        if (row["m"], row["n"], row["k"]) == _SMALL and row["cache"] == "cold"
-    }
-    rows = [row for row in rows_of(summary, "summary") if row["time_ms"] is not None]
+def verify_files(folder: Path, files: Sequence[Mapping[str, str]]) -> None:
+    """Hold the files of a recorded run against the hashes that its manifest lists.
+
+    Raises:
+        GemmlabError: a file is missing or differs.
+    """
+    for file in files:
+        path = folder / file["path"]
+        fault = "" if path.is_file() else "is missing"
+        if not fault and sha256_file(path) != file["sha256"]:
+            fault = "has another SHA-256 than there"
+        if fault:
+            raise GemmlabError(
+                f"{path}: listed in {folder / 'manifest.json'}, but {fault}. `git checkout` the folder, or record the "
+                "run anew with `gemmlab publish-run`."
+            )
+
+
+def run_table(summary: Sequence[Row], timings: Sequence[Row], catalogue: Mapping[str, Variant]) -> str:
+    """A recorded run's kernels and baselines with a time at the headline shape, in the order of the table.
+
+    Args:
+        summary: the rows of summary.csv.
+        timings: the rows of timings.csv.
+        catalogue: for the variants' ideas.
+    """
+    rows = [row for row in summary if row["time_ms"] is not None]
     if not rows:
         return "No variant of this run has a time."
-    headline = shape_text((rows[0]["m"], rows[0]["n"], rows[0]["k"]))
+    headline: Shape = rows[0]["m"], rows[0]["n"], rows[0]["k"]
+    cold = {
+        (row["variant"], (row["m"], row["n"], row["k"])): row
+        for row in timings
+        if ranked_row(row) and row["cache"] == "cold"
+    }
     lines = [
-        f"| variant | idea | TFLOP/s at {shape_text(_SMALL)} | TFLOP/s at {headline} | % of cuBLAS | % of peak |",
+        f"| variant | idea | TFLOP/s at {shape_text(_SMALL)} | TFLOP/s at {shape_text(headline)} | % of cuBLAS | "
+        "% of peak |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
-        idea = catalogue[row["variant"]].idea if row["variant"] in catalogue else ""
+        name = row["variant"]
+        idea = catalogue[name].idea if name in catalogue else ""
+        small, large = (cold.get((name, shape), {}) for shape in (_SMALL, headline))
         cells = [
-            f"`{row['variant']}`",
+            f"`{name}`",
             idea.replace("|", "\\|"),
-            _decimal(small.get(row["variant"], {}), "tflops"),
-            _decimal(row, "tflops"),
+            _decimal(small, "tflops") + _mark(small),
+            _decimal(row, "tflops") + _mark(large),
             _decimal(row, "percent_of_baseline"),
             _decimal(row, "percent_of_peak"),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    notes = [_baseline_note(rows, [cold.get((row["variant"], headline), {}) for row in rows])]
+    if any("†" in line for line in lines):
+        notes.append(_SLOWED)
+    return "\n\n".join(["\n".join(lines), *notes])
+
+
+def _mark(timing: Row) -> str:
+    return "†" if _SLOWED_FLAGS & set((timing.get("flags") or "").split()) else ""
+
+
+def _baseline_note(rows: Sequence[Row], timings: Sequence[Row]) -> str:
+    """Which cuBLAS a percentage is of; by name where it isn't the one of the variant's own arithmetic."""
+    others = [
+        f"`{row['variant']}`, which computes in {row['arithmetic']}, against `{timing['baseline']}`"
+        for row, timing in zip(rows, timings, strict=True)
+        if timing.get("baseline") not in (None, BASELINES.get(row["arithmetic"]))
+    ]
+    note = "% of cuBLAS is against cuBLAS in the arithmetic of the variant's inputs"
+    return f"{note}, so for {' and for '.join(others)}." if others else f"{note}."
 
 
 def _decimal(row: Row, key: str) -> str:

@@ -20,9 +20,11 @@ from gemmlab.tables import (
     joint_digest,
     ranked_row,
     shape_text,
+    sweep_fault,
 )
 
 NEEDS_GPU = "needs a GPU"
+_AGAIN = "delete tune.csv and run `snakemake tune` again"
 
 
 class Missing(Exception):
@@ -126,16 +128,24 @@ class Run:
         return row
 
     def swept(self, name: str, shape: Shape) -> list[Row]:
-        """The sweep's configurations of a variant at `shape` that have a time; Missing says why there is none."""
+        """The sweep's configurations of a variant at `shape` that have a time.
+
+        Missing says why there is none, or that the sweep is incomplete or of another GPU than the run's times.
+        """
         if not self.has_gpu:
             raise Missing(NEEDS_GPU)
-        rows = [
-            row
-            for row in self.tables.get("tune", ())
-            if row["variant"] == name and _shape_of(row) == shape and row["status"] == status.OK
-        ]
+        sweep = [row for row in self.tables.get("tune", ()) if row["variant"] == name]
+        rows = [row for row in sweep if _shape_of(row) == shape and row["status"] == status.OK]
         if not rows:
             raise Missing(f"no sweep of {name} at {shape_text(shape)}: `snakemake tune` makes one")
+        if fault := sweep_fault(sweep):
+            raise Missing(f"the sweep of {name} is incomplete or mixed ({fault}): {_AGAIN}")
+        timed = {row.get("gpu") for row in self.tables["timings"] if row.get("time_ms_median") is not None}
+        if timed and rows[0].get("gpu") not in timed:
+            gpus = ", ".join(sorted(map(str, timed)))
+            raise Missing(
+                f"the sweep of {name} is of {rows[0].get('gpu')}, the run's times are of {gpus}: {_AGAIN}"
+            )
         return rows
 
     def native(self, name: str, architecture: str) -> Row | None:

@@ -16,7 +16,12 @@ from gemmlab.errors import GemmlabError
 from gemmlab.files import read_json, repository_root, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
+
+# The targets that write a table which a plain `snakemake` doesn't.
+_TARGETS = {"tune": " tune", "static": " static_evidence"}
 
 
 def schema_path(name: str) -> Path:
@@ -35,13 +40,14 @@ def _validator(name: str) -> jsonschema.protocols.Validator:
     return jsonschema.Draft202012Validator(_load_schema(name))
 
 
-def validate(document: Any, name: str, where: str) -> None:
+def validate(document: Any, name: str, where: str, cure: str = "") -> None:
     """Check `document` against the schema `name`.
 
     Args:
         document: plain JSON types.
         name: the schema's name without its ending.
         where: what the message calls the document: a file, or a file and an entry.
+        cure: the sentence that ends the message.
 
     Raises:
         GemmlabError: one line for each fault (ten at most) with the key, the value and what was expected.
@@ -51,7 +57,7 @@ def validate(document: Any, name: str, where: str) -> None:
     )
     if errors:
         lines = [f"{where}: {_explain(error)}" for error in errors[:10]]
-        raise GemmlabError("\n".join(lines))
+        raise GemmlabError("\n".join(lines) + (f". {cure}" if cure else ""))
 
 
 def _explain(error: jsonschema.ValidationError) -> str:
@@ -119,25 +125,99 @@ def _is_nan(value: Any) -> bool:
 
 
 def read_table(path: Path, name: str) -> pd.DataFrame:
-    """Read a table written by `write_table`: text stays text ("NA", "1e3"), numbers become numbers, empty is null."""
+    """Read a table written by `write_table`: text stays text ("NA", "1e3"), numbers become numbers, empty is null.
+
+    A column that the file lacks and that the schema doesn't require is null. Values are of their column's type;
+    whether they fulfil the rest of the schema is for `validate` to say.
+
+    Raises:
+        GemmlabError: the file is missing, empty, cut short or no UTF-8 text, a column is unknown or missing, or a cell
+            isn't what its column holds; one line with file, row, column and cure.
+    """
     import pandas as pd
 
     if not path.is_file():
-        raise GemmlabError(f"{path}: no such table. `snakemake --cores all` writes it.")
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    properties = _load_schema(name)["properties"]
-    unknown = [column for column in frame.columns if column not in properties]
+        raise GemmlabError(
+            f"{path}: no such table. `snakemake --cores all{_TARGETS.get(name, '')}` writes it."
+        )
+    header, *rows = _read_cells(path, name)
+    schema = _load_schema(name)
+    properties = schema["properties"]
+    unknown = [column for column in header if column not in properties]
     if unknown:
-        raise GemmlabError(f"{path}: unknown columns {', '.join(unknown)}; known are {', '.join(properties)}")
-    for column in frame.columns:
-        types = properties[column].get("type", [])
-        types = [types] if isinstance(types, str) else types
-        if "integer" in types or "number" in types:
-            frame[column] = pd.to_numeric(frame[column].replace("", None))
-        elif "boolean" in types:
-            frame[column] = frame[column].map({"True": True, "False": False, "true": True, "false": False})
-        else:
-            frame[column] = (
-                frame[column].where(frame[column] != "", None) if "null" in types else frame[column]
+        names = ", ".join(map(repr, unknown))
+        raise GemmlabError(
+            f"{path}: unknown columns {names}; known are {', '.join(properties)}. {cure(name)}"
+        )
+    faults = {
+        "lacks the column": [column for column in schema["required"] if column not in header],
+        "has twice the column": [column for column in properties if header.count(column) > 1],
+    }
+    for fault, names in faults.items():
+        if names:
+            raise GemmlabError(f"{path}: the header {fault} {', '.join(names)}. {cure(name)}")
+    for number, cells in enumerate(rows, start=1):
+        if len(cells) != len(header):
+            short = f" (none for {header[len(cells)]})" if len(cells) < len(header) else ""
+            raise GemmlabError(
+                f"{path}, row {number}: {len(cells)} cells{short}, expected {len(header)} as in the header. "
+                f"{cure(name)}"
             )
+    frame = pd.DataFrame(rows, columns=header, dtype=str)
+    for column in header:
+        frame[column] = _typed(frame[column], properties[column], path, name)
+    for column in properties:
+        if column not in header:
+            frame[column] = None
     return frame
+
+
+def _read_cells(path: Path, name: str) -> list[list[str]]:
+    """The header and the rows of a CSV file as text; raises GemmlabError where it isn't one."""
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+        cells = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        byte = content[error.start]
+        raise GemmlabError(f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8. {cure(name)}") from error
+    except csv.Error as error:
+        raise GemmlabError(f"{path}: not a table ({error}). {cure(name)}") from error
+    if "\0" in text or not cells:
+        what = "it holds NUL characters" if cells else "it is empty, expected a header line"
+        raise GemmlabError(f"{path}: not a table ({what}). {cure(name)}")
+    return cells
+
+
+def _typed(cells: pd.Series, column: Mapping[str, Any], path: Path, name: str) -> pd.Series:
+    """The text in `cells` as what `column` of the schema holds."""
+    import pandas as pd
+
+    types = column.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    filled = cells != ""
+    if "integer" in types or "number" in types:
+        values = pd.to_numeric(cells.replace("", None), errors="coerce")
+        bad = filled & ~values.abs().lt(math.inf)
+        expected = "a finite number"
+        if "number" not in types:
+            bad |= filled & (values % 1 != 0)
+            expected = "a whole number"
+    elif "boolean" in types:
+        values = cells.map({"True": True, "False": False, "true": True, "false": False})
+        bad, expected = filled & values.isna(), "True or False"
+    else:
+        return cells.where(filled, None) if "null" in types else cells
+    if bad.any():
+        number = int(bad.idxmax())
+        raise GemmlabError(
+            f"{path}, row {number + 1}: {cells.name} is {cells[number][:80]!r}, expected {expected}. {cure(name)}"
+        )
+    return values
+
+
+def cure(name: str) -> str:
+    """What mends a table of the schema `name` that can't be read."""
+    target = _TARGETS.get(name, "")
+    return f"Delete it and run `snakemake --cores all{target}` again, or `git checkout` it if it is recorded."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -42,6 +44,11 @@ _PRIMES = (
 )
 # Shapes on which kernels of others fell over: too small for a tile, a K of one, nothing a multiple of anything.
 _NOTORIOUS = ((1, 1, 1), (128, 128, 1), (35, 79, 19), (100, 100, 100), (16, 16, 1023), (128, 128, 128))
+# Longer than any other shape here, for indices of 16 bits and loops that end too early; only where the tile leaves
+# the budget for them.
+_LONG = ((3, 5, 2053), (2053, 3, 2), (3, 2053, 2))
+# The same for a GPU.
+_LONGER = ((37, 53, 5003), (5003, 37, 53), (37, 5003, 53))
 _PADDINGS = (0, 0, 1, 3, 4, 8, 13, 16)
 _ATTEMPTS = 2000
 
@@ -50,17 +57,22 @@ def draw_problems(variant: Variant, shapes: int, seed: int) -> list[Problem]:
     """`shapes` different problems that `variant` supports, ordered by their number of multiply-adds.
 
     Every corner of the tile comes first (1, t - 1, t, t + 1, 2 t + 1 in each dimension, several k tiles), then the
-    notorious ones, then random ones. None has more than `variant.check_fmas` multiply-adds, and no random one has more
-    even if its tiles are counted whole.
+    notorious ones, some with one long side, then random ones. None has more than `variant.check_fmas` multiply-adds,
+    and no long or random one has more even if its tiles are counted whole.
 
     Raises:
         GemmlabError: the variant's constraints leave too few problems.
     """
     generator = np.random.default_rng([seed, *variant.name.encode()])
     chosen: dict[Problem, None] = {}
-    for shape in _corners(variant):
-        problem = _dress(variant, shape, generator)
-        if problem is not None and len(chosen) < shapes:
+    long = [
+        problem
+        for problem in _with_product(variant, _LONG, generator, variant.check_fmas)
+        if _padded_fmas(variant, problem) <= variant.check_fmas
+    ]
+    corners = (_dress(variant, shape, generator) for shape in _corners(variant))
+    for problem in [*(problem for problem in corners if problem is not None), *long]:
+        if len(chosen) < shapes:
             chosen.setdefault(problem)
     attempts = 0
     while len(chosen) < shapes:
@@ -78,7 +90,7 @@ def draw_problems(variant: Variant, shapes: int, seed: int) -> list[Problem]:
 
 
 def large_problems(variant: Variant, seed: int, count: int = 4) -> list[Problem]:
-    """A few problems of 100 M to 4 G multiply-adds, for a GPU.
+    """A few problems of 100 M to 4 G multiply-adds for a GPU, and three with one side of 5003.
 
     Sides are drawn so that no dimension is a multiple of another, then rounded if the constraints ask for it.
     """
@@ -91,7 +103,17 @@ def large_problems(variant: Variant, seed: int, count: int = 4) -> list[Problem]
         problem = _dress(variant, (m, n, k), generator, fmas_limit=2**32)
         if problem is not None:
             chosen.append(problem)
-    return chosen
+    return [*chosen, *_with_product(variant, _LONGER, generator, fmas_limit=2**32)]
+
+
+def _with_product(
+    variant: Variant, shapes: Iterable[tuple[int, int, int]], generator: np.random.Generator, fmas_limit: int
+) -> list[Problem]:
+    """`shapes` as problems whose alpha isn't 0, so that A and B are read."""
+    drawn = (_dress(variant, shape, generator, fmas_limit) for shape in shapes)
+    return [
+        dataclasses.replace(problem, alpha=problem.alpha or 1.0) for problem in drawn if problem is not None
+    ]
 
 
 def _padded_fmas(variant: Variant, problem: Problem) -> int:

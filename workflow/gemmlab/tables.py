@@ -13,10 +13,9 @@ import pandas as pd
 
 from gemmlab import status
 from gemmlab.catalogue import BASELINES, Variant
-from gemmlab.errors import GemmlabError
 from gemmlab.files import read_json, sha256_of
 from gemmlab.limiter import find_limiter, launch_metrics
-from gemmlab.schema import read_table, schema_path, validate
+from gemmlab.schema import cure, read_table, schema_path, validate
 
 Record = dict[str, Any]
 Row = dict[str, Any]
@@ -84,8 +83,8 @@ def read_variant(results: Path, variant: Variant) -> VariantRecords:
         count=_read_record(results / "count" / f"{name}.json", "count"),
         sanitize=_read_record(results / "sanitize" / f"{name}.json", "sanitize"),
         probe=_read_record(results / "probe" / f"{name}.json", "probe"),
-        bench=_read_rows(results / "bench" / f"{name}.csv", "timings"),
-        profile=_read_rows(results / "profile" / f"{name}.csv", "profile"),
+        bench=read_rows(results / "bench" / f"{name}.csv", "timings"),
+        profile=read_rows(results / "profile" / f"{name}.csv", "profile"),
     )
 
 
@@ -97,9 +96,26 @@ def read_refusals(results: Path) -> Record | None:
 def read_asked_for(results: Path) -> dict[str, list[Row]]:
     """The tables that are asked for by name: the sweep's (tune) and the static evidence; empty where nobody asked."""
     return {
-        "tune": _read_rows(results / "tune" / "tune.csv", "tune"),
-        "static": _read_rows(results / "tables" / "static.csv", "static"),
+        "tune": read_rows(results / "tune" / "tune.csv", "tune"),
+        "static": read_rows(results / "tables" / "static.csv", "static"),
     }
+
+
+def sweep_fault(rows: Sequence[Row]) -> str | None:
+    """Why these rows of tune.csv, of one variant, are no whole sweep, or None: all sizes hold the same configurations,
+    each once, timed on one GPU."""
+    by_size: dict[Shape | None, list[tuple]] = {}
+    for row in rows:
+        configuration = tuple(row[name] for name in ("BM", "BN", "BK", "TM", "TN"))
+        by_size.setdefault(_shape_of(row), []).append(configuration)
+    every = set().union(*by_size.values())
+    for shape, configurations in by_size.items():
+        if len(set(configurations)) < len(configurations):
+            return f"a configuration stands twice at {shape_text(shape)}"
+        if len(configurations) < len(every):
+            return f"{len(configurations)} configurations at {shape_text(shape)}, {len(every)} in all"
+    gpus = sorted({str(row.get("gpu")) for row in rows})
+    return f"its rows are of several GPUs ({', '.join(gpus)})" if len(gpus) > 1 else None
 
 
 def read_environment(results: Path) -> Record | None:
@@ -115,13 +131,18 @@ def _read_record(path: Path, schema: str) -> Record | None:
     return record
 
 
-def _read_rows(path: Path, schema: str) -> list[Row]:
+def read_rows(path: Path, schema: str) -> list[Row]:
+    """The rows of a table, each validated; empty where there is no file.
+
+    Raises:
+        GemmlabError: the file is no table of this schema; the message names it with row, column and cure.
+    """
     if not path.is_file():
         return []
-    try:
-        return rows_of(read_table(path, schema), schema)
-    except (ValueError, pd.errors.ParserError) as error:
-        raise GemmlabError(f"{path}: not a table ({error}). Delete it and run snakemake again.") from error
+    rows = rows_of(read_table(path, schema), schema)
+    for number, row in enumerate(rows, start=1):
+        validate(row, schema, f"{path}, row {number}", cure(schema))
+    return rows
 
 
 def rows_of(frame: pd.DataFrame, schema: str) -> list[Row]:

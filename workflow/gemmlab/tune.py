@@ -31,7 +31,7 @@ Row = dict[str, Any]
 PROPOSED_NAME = "tuned_block_tile"
 # The sweep among the articles' kernels.
 _SWEEP = "S23"
-_SETTINGS = Path("config") / "tune.yaml"
+SETTINGS = Path("config") / "tune.yaml"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Space:
         )
         legal = [one for one in every if all(evaluate(rule, one) for rule in self.restrictions)]
         if not legal:
-            raise GemmlabError(f"{_SETTINGS}: no combination of parameters fulfils all restrictions.")
+            raise GemmlabError(f"{SETTINGS}: no combination of parameters fulfils all restrictions.")
         return legal
 
 
@@ -240,7 +240,7 @@ def write_results(space: Space, base: Variant, rows: Sequence[Row], output: Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("--settings", type=Path, default=repository_root() / _SETTINGS, help="what is swept")
+    parser.add_argument("--settings", type=Path, default=repository_root() / SETTINGS, help="what is swept")
     parser.add_argument("--architecture", required=True, help="the GPU's, such as sm_90")
     parser.add_argument("--nvcc", default="auto", help="auto, wheel or the path of an nvcc")
     parser.add_argument("--seed", type=int, default=0, help="of the matrices' elements")
@@ -282,7 +282,8 @@ def run(options: argparse.Namespace) -> int:
         f"{len(configurations)} configurations of {base.name} at {', '.join(map(str, space.sizes))}",
         flush=True,
     )
-    digest = inputs_digest("tune", base, [options.architecture, str(nvcc), repr(space), options.seed])
+    # What was timed with which nvcc and for which architecture each row's cubin_sha256 says.
+    digest = inputs_digest("tune", base, [repr(space), options.seed])
     with tempfile.TemporaryDirectory(prefix="gemmlab-tune-") as folder:
         candidates = build_candidates(base, configurations, options.architecture, nvcc, Path(folder))
         rows = [row | {"digest": digest} for row in tune(space, base, candidates, tuner)]

@@ -7,6 +7,8 @@ rule check:
         kernel_files,
         modules("check"),
         needs_emulator,
+        rules.compile.output.ptx,
+        rules.compile.output.cubin,
         build=rules.compile.output.record,
     output:
         f"{RESULTS}/check/{{executor}}/{{variant}}.json",

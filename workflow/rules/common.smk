@@ -85,7 +85,8 @@ def checked_inputs(wildcards):
     variant = wildcards.variant
     if variant not in COMPILED:
         return []
-    return [f"{RESULTS}/build/{variant}.json", f"{RESULTS}/check/cuda/{variant}.json"]
+    build = f"{RESULTS}/build/{variant}"
+    return [f"{build}.json", f"{RESULTS}/check/cuda/{variant}.json", f"{build}.cubin"]
 
 
 def checked_options(wildcards):

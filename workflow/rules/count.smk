@@ -4,6 +4,7 @@ rule count:
         kernel_files,
         modules("count"),
         rules.emulator.output,
+        rules.compile.output.ptx,
         build=rules.compile.output.record,
     output:
         f"{RESULTS}/count/{{variant}}.json",

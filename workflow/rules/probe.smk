@@ -8,6 +8,7 @@ if TARGET.has_gpu:
         input:
             kernel_files,
             modules("probe"),
+            rules.compile.output.cubin,
             build=rules.compile.output.record,
         output:
             f"{RESULTS}/probe/{{variant}}.json",

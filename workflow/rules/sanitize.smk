@@ -6,6 +6,7 @@ rule sanitize:
     input:
         kernel_files,
         modules("sanitize"),
+        rules.compile.output.cubin,
         build=rules.compile.output.record,
     output:
         f"{RESULTS}/sanitize/{{variant}}.json",
