@@ -6,7 +6,7 @@ import os
 import publish_cases as cases
 import pytest
 
-from gemmlab import cli, compare
+from gemmlab import cli, compare, files
 from gemmlab.schema import write_table
 
 
@@ -27,7 +27,6 @@ def test_a_path_that_can_t_be_written_is_one_line(tmp_path, runs, capsys):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "OUTPUT: No space left on device"),
         (OSError(errno.EACCES, os.strerror(errno.EACCES), "there"), "there: Permission denied"),
         (OSError(errno.EPIPE, os.strerror(errno.EPIPE)), "Broken pipe"),
     ],
@@ -37,6 +36,16 @@ def test_the_system_s_faults_are_one_line(tmp_path, runs, capsys, monkeypatch, f
         raise fault
 
     monkeypatch.setattr(compare, "write_table", write)
-    output = str(tmp_path / "comparison.csv")
-    assert cli.main(["compare", *runs, "--output", output]) == 2
-    assert capsys.readouterr().err == f"gemmlab compare: {message.replace('OUTPUT', output)}\n"
+    assert cli.main(["compare", *runs, "--output", str(tmp_path / "comparison.csv")]) == 2
+    assert capsys.readouterr().err == f"gemmlab compare: {message}\n"
+
+
+def test_a_full_disk_names_the_file(tmp_path, runs, capsys, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files.os, "fdopen", full)
+    output = tmp_path / "comparison.csv"
+    assert cli.main(["compare", *runs, "--output", str(output)]) == 2
+    assert capsys.readouterr().err == f"gemmlab compare: {output}: No space left on device\n"
+    assert not output.exists()

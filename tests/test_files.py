@@ -103,9 +103,10 @@ def test_a_commit_that_is_none_is_refused_by_every_command(monkeypatch, capsys, 
         assert "unset GEMMLAB_COMMIT" in message
 
 
-def test_broken_json_names_the_file(tmp_path):
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe{}", b""])
+def test_broken_json_names_the_file(tmp_path, content):
     path = tmp_path / "x.json"
-    path.write_text("{")
+    path.write_bytes(content)
     with pytest.raises(GemmlabError, match=r"x\.json: not JSON"):
         read_json(path)
 

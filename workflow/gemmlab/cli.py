@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -59,19 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gemmlab {options.command}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"gemmlab {options.command}: {_fault(error, options)}", file=sys.stderr)
+        print(f"gemmlab {options.command}: {_fault(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
 
 
-def _fault(error: OSError, options: argparse.Namespace) -> str:
-    """The path and the system's word on it; a full disk doesn't name the file, which is then the command's output."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    output = getattr(options, "output", None) or getattr(options, "output_dir", None)
-    path = error.filename or (output if full else None)
+def _fault(error: OSError) -> str:
+    """The path, where the system names one, and its word on it."""
     text = error.strerror or str(error) or type(error).__name__
-    return f"{path}: {text}" if path else text
+    return f"{error.filename}: {text}" if error.filename else text
 
 
 if __name__ == "__main__":

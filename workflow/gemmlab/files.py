@@ -37,8 +37,11 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.write(content)
         os.chmod(temporary, 0o644)  # noqa: PTH101 - mkstemp makes files that nobody else can read
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and not error.filename:
+            # The system doesn't say which file a full disk cut short.
+            error.filename = str(path)
         raise
 
 
@@ -50,12 +53,12 @@ def write_json(path: Path, record: Any) -> None:
 def read_json(path: Path) -> Any:
     """The JSON in `path`; raises GemmlabError that names the file when it is missing or broken."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise GemmlabError(
             f"{path}: no such file. The stage before this one writes it: run snakemake."
         ) from error
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise GemmlabError(f"{path}: not JSON ({error}). Delete it and run snakemake again.") from error
 
 
