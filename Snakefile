@@ -17,7 +17,7 @@ workdir: workflow.basedir
 PACKAGE_PARENT = os.path.join(workflow.basedir, "workflow")
 sys.path.insert(0, PACKAGE_PARENT)
 
-from gemmlab import job_environment
+from gemmlab import job_environment, live_run
 from gemmlab.errors import GemmlabError
 from gemmlab.files import read_yaml
 
@@ -27,6 +27,8 @@ job_environment.prepare(PACKAGE_PARENT)
 CONFIGURATION = Path(workflow.basedir, "config", "config.yaml")
 try:
     read_yaml(CONFIGURATION)
+    if workflow.is_main_process:
+        LIVE_RUN = live_run.announce(Path.cwd(), unlocking="--unlock" in sys.argv)
 except GemmlabError as error:
     raise WorkflowError(str(error))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gemmlab import live_run
 from gemmlab.files import read_yaml, repository_root
 from gemmlab.schema import write_table
 
@@ -104,6 +105,14 @@ def test_editing_a_kernel_reruns_its_chain_only(checkout):
     finally:
         kernel.write_text(text)
     assert checkout.planned() == {}
+
+
+def test_a_live_run_is_not_unlocked(checkout):
+    with live_run.announce(checkout.folder, unlocking=False):
+        answer = checkout.snakemake("--unlock")
+        assert answer.returncode != 0
+        assert "a run is going on here" in answer.stdout + answer.stderr
+    assert checkout.snakemake("--unlock").returncode == 0
 
 
 def test_a_deleted_report_is_made_again(checkout):
