@@ -222,12 +222,86 @@ def test_vote_of_part_of_a_warp(piece):
     a = np.arange(WARP, dtype=np.uint32)
     got = piece(
         """setp.lt.u32 %p1, %a, 16; mov.u32 %out, 0; @!%p1 bra end; setp.lt.u32 %p2, %a, 4;
-        vote.sync.ballot.b32 %out, %p2, 0xffff; shfl.sync.down.b32 %r5, %a, 8, 31, 0xffff; add.u32 %out, %out, %r5;
-        end:""",
+        vote.sync.ballot.b32 %out, %p2, 0xffff; shfl.sync.down.b32 %r5, %a, 8, 0x101f, 0xffff;
+        add.u32 %out, %out, %r5; end:""",
         np.uint32,
         a=a,
     )
-    np.testing.assert_array_equal(got, [15 + lane + 8 if lane < 16 else 0 for lane in range(WARP)])
+    np.testing.assert_array_equal(
+        got, [15 + (lane + 8 if lane < 8 else lane) if lane < 16 else 0 for lane in range(WARP)]
+    )
+
+
+def test_tiles_of_half_a_warp_vote_and_reduce_by_themselves(piece):
+    a = np.arange(WARP, dtype=np.uint32)
+    tile = "and.b32 %r1, %a, 16; shl.b32 %r2, 0xffff, %r1;"
+    halves = np.repeat([0, 16], 16).astype(np.uint32)
+    got = piece(f"{tile} setp.gt.u32 %p1, %a, 12; vote.sync.ballot.b32 %out, %p1, %r2;", np.uint32, a=a)
+    np.testing.assert_array_equal(got, np.where(a < 16, 0xE000, 0xFFFF0000))
+    got = piece(
+        f"{tile} setp.gt.u32 %p1, %a, 15; vote.sync.all.pred %p2, %p1, %r2; selp.u32 %out, 1, 0, %p2;",
+        np.uint32,
+        a=a,
+    )
+    np.testing.assert_array_equal(got, a >= 16)
+    got = piece(f"{tile} redux.sync.min.u32 %out, %a, %r2;", np.uint32, a=a)
+    np.testing.assert_array_equal(got, halves)
+    got = piece(f"{tile} match.any.sync.b32 %out, 5, %r2;", np.uint32, a=a)
+    np.testing.assert_array_equal(got, 0xFFFF << halves)
+    steps = "".join(
+        f"shfl.sync.down.b32 %r3, %out, {distance}, 0x101f, %r2; add.u32 %out, %out, %r3;"
+        for distance in (8, 4, 2, 1)
+    )
+    got = piece(f"{tile} mov.u32 %out, %a; {steps}", np.uint32, a=a)
+    assert (got[0], got[16]) == (sum(range(16)), sum(range(16, 32)))
+
+
+@pytest.mark.parametrize("mask", ["-1", "%r2", "255"])
+def test_reduction_in_a_partial_warp(load, mask):
+    # The last warp has 8 threads; its masks name all lanes, those of a ballot, or those that exist.
+    steps = "".join(
+        f"shfl.sync.down.b32 %r3, %r1, {distance}, 31, {mask}; add.u32 %r1, %r1, %r3;"
+        for distance in (4, 2, 1)
+    )
+    executor = kernel(
+        load,
+        "u64",
+        f"""ld.param.u64 %rd0, [p0]; setp.lt.u32 %p9, %r0, 32; @%p9 ret; mov.u32 %r1, %r0;
+        setp.lt.u32 %p1, %r0, 40; vote.sync.ballot.b32 %r2, %p1, -1; {steps} bar.warp.sync {mask};
+        setp.eq.u32 %p2, %r0, 32; @%p2 st.global.u32 [%rd0], %r1;""",
+    )
+    out = np.zeros(1, np.uint32)
+    assert not run_once(executor, launch("out", block=(40, 1, 1)), {"out": out}).findings
+    assert out[0] == sum(range(32, 40))
+
+
+def test_masks_may_name_lanes_that_have_ended(load):
+    executor = kernel(
+        load,
+        "u64",
+        """ld.param.u64 %rd0, [p0]; mad.wide.u32 %rd1, %r0, 4, %rd0; setp.ge.u32 %p1, %r0, 20; @%p1 ret;
+        bar.warp.sync -1; vote.sync.ballot.b32 %r1, 1, -1; shfl.sync.idx.b32 %r2, %r0, 30, 31, -1;
+        setp.gt.u32 %p2, %r0, 0; selp.b32 %r3, %r1, %r2, %p2; st.global.u32 [%rd1], %r3;""",
+    )
+    out = np.zeros(WARP, np.uint32)
+    assert not run_once(executor, launch("out"), {"out": out}).findings
+    assert out[0] == 0xFFFFFFFF  # a lane that has ended gives junk
+    assert (out[1:20] == 0xFFFFF).all()
+
+
+def test_lanes_that_met_need_not_wait_for_others(load):
+    # Lanes 0 to 15 come to the meeting of their half first, then wait for lanes that take another way.
+    executor = kernel(
+        load,
+        "u64",
+        """ld.param.u64 %rd0, [p0]; mad.wide.u32 %rd1, %r0, 4, %rd0; and.b32 %r1, %r0, 16; shl.b32 %r2, 0xffff, %r1;
+        setp.lt.u32 %p1, %r0, 24; @%p1 bra first; bar.warp.sync 0xff00ffff;
+        first: shfl.sync.bfly.b32 %r3, %r0, 1, 31, %r2; setp.ge.u32 %p2, %r0, 16; @%p2 bra end;
+        bar.warp.sync 0xff00ffff; end: st.global.u32 [%rd1], %r3;""",
+    )
+    out = np.zeros(WARP, np.uint32)
+    assert not run_once(executor, launch("out"), {"out": out}).findings
+    np.testing.assert_array_equal(out, np.arange(WARP) ^ 1)
 
 
 def test_syncwarp_on_two_branches_is_one_meeting(load):

@@ -33,6 +33,14 @@ def test_saturating_integers(piece, source, target):
     np.testing.assert_array_equal(piece(f"cvt.sat.{target}.{source} %out, %a;", DTYPES[target], a=a), wanted)
 
 
+@pytest.mark.parametrize("source", ["s16", "u16", "s32", "u32"])
+@pytest.mark.parametrize("target", ["s64", "u64"])
+def test_low_bits_of_a_wide_register(piece, source, target):
+    a = values(np.int64, 7)
+    got = piece(f"cvt.{target}.{source} %out, %a;", DTYPES[target], a=a)
+    np.testing.assert_array_equal(got, a.astype(DTYPES[source]).astype(DTYPES[target]))
+
+
 def test_bytes(piece):
     a = values(np.int32, 3)
     np.testing.assert_array_equal(

@@ -237,6 +237,143 @@ def test_shuffle_without_all_its_lanes(load):
     assert (finding.kind, finding.line) == ("divergent_barrier", 11)
 
 
+@pytest.mark.parametrize(
+    ("instruction", "mask"),
+    [
+        ("shfl.sync.bfly.b32 %r2, %r0, 0, 31, {};", 0xFFFF),
+        ("shfl.sync.bfly.b32 %r2, %r0, 0, 31, {};", 0xFFFFFFFD),
+        ("vote.sync.ballot.b32 %r2, %p1, {};", 0x1),
+        ("vote.sync.any.pred %p2, %p1, {};", 0x55555555),
+        ("match.any.sync.b32 %r2, %r0, {};", 0xFFFF0000),
+        ("redux.sync.add.u32 %r2, %r0, {};", 0xFFFF),
+        ("elect.sync %r2|%p2, {};", 0xFFFF),
+        ("bar.warp.sync {};", 0xFFFF),
+    ],
+)
+def test_a_lane_outside_its_own_mask(load, instruction, mask):
+    body = f"setp.ne.u32 %p1, %r0, 0;\n{instruction}"
+    out = {"out": np.zeros(1, np.uint32)}
+    for find in (True, False):
+        executor = kernel(load, body.format(mask))
+        finding = only(run_once(executor, launch("out", grid=(1, 2, 1)), out, find=find).findings)
+        outside = [lane for lane in range(WARP) if not mask >> lane & 1]
+        assert (finding.kind, finding.line) == ("divergent_barrier", 11)
+        assert (finding.block, finding.thread) == ((0, 0, 0), (outside[0], 0, 0))
+        assert finding.count == 2 * len(outside)
+        assert f"mask 0x{mask:08x}, which doesn't name its own lane {outside[0]}" in finding.message
+    assert not run_once(kernel(load, body.format("0xffffffff")), launch("out"), out).findings
+
+
+def test_shuffle_from_a_lane_outside_the_mask(load):
+    # Half warps with masks of their own, of which each lane reads the lane 16 away.
+    executor = kernel(
+        load,
+        """ld.param.u64 %rd0, [p0]; mad.wide.u32 %rd1, %r0, 4, %rd0; and.b32 %r1, %r0, 16; shl.b32 %r2, 0xffff, %r1;
+        shfl.sync.bfly.b32 %r3, %r0, DISTANCE, 31, %r2;
+        st.global.u32 [%rd1], %r3;""".replace("DISTANCE", "16"),
+    )
+    out = np.zeros(WARP, np.uint32)
+    finding = only(run_once(executor, launch("out"), {"out": out}).findings)
+    assert (finding.kind, finding.line, finding.count) == ("uninitialised_read", 11, 32)
+    assert (finding.thread, finding.other_thread) == ((0, 0, 0), (16, 0, 0))
+    assert "lane 16 of its warp, which its mask doesn't name" in finding.message
+    assert (out == 0xFFFFFFFF).all()
+
+
+def test_shuffle_from_a_lane_that_is_elsewhere_may_be_thrown_away(load):
+    executor = kernel(
+        load,
+        """ld.param.u64 %rd0, [p0]; mad.wide.u32 %rd1, %r0, 4, %rd0; setp.ge.u32 %p1, %r0, 20;
+        vote.sync.ballot.b32 %r2, !%p1, -1; @%p1 bra end;
+        shfl.sync.down.b32 %r3, %r0, 16, 31, %r2; st.global.u32 [%rd1], %r3;
+        end: bar.sync 0;""",
+    )
+    out = np.zeros(WARP, np.uint32)
+    assert not run_once(executor, launch("out"), {"out": out}).findings
+    np.testing.assert_array_equal(out[:20], [*range(16, 20), *[0xFFFFFFFF] * 12, *range(16, 20)])
+
+
+def test_lanes_that_name_one_another_with_different_masks(load):
+    executor = kernel(
+        load,
+        """setp.lt.u32 %p1, %r0, 16; selp.b32 %r1, 0xffffffff, 0xffff0000, %p1;
+        bar.warp.sync %r1;""",
+    )
+    finding = only(run_once(executor, launch("out"), {"out": np.zeros(1, np.uint32)}).findings)
+    assert (finding.kind, finding.line) == ("divergent_barrier", 11)
+    assert (finding.thread, finding.other_thread) == ((0, 0, 0), (16, 0, 0))
+    assert "mask 0xffffffff together with lane 16, whose mask is 0xffff0000" in finding.message
+
+
+def test_a_lane_that_its_mask_names_goes_elsewhere(load):
+    executor = kernel(
+        load,
+        """setp.lt.u32 %p1, %r0, 24; @!%p1 bra end; and.b32 %r1, %r0, 16; shl.b32 %r2, 0xffff, %r1;
+        vote.sync.ballot.b32 %r3, %p1, %r2;
+        end: bar.sync 0;""",
+    )
+    finding = only(run_once(executor, launch("out"), {"out": np.zeros(1, np.uint32)}).findings)
+    assert (finding.kind, finding.line, finding.thread) == ("divergent_barrier", 11, (16, 0, 0))
+    assert "only 8 of the 16 live lanes of its mask 0xffff0000" in finding.message
+
+
+HALF_MASK = "and.b32 %r5, %r0, 16; shl.b32 %r6, 0xffff, %r5;"
+SYNC_BY_HALVES = {
+    "one instruction": "bar.warp.sync %r6;",
+    "two branches": """setp.ne.u32 %p1, %r5, 0; @%p1 bra high; bar.warp.sync 0xffff; bra both;
+        high: bar.warp.sync 0xffff0000; both:""",
+}
+
+
+@pytest.mark.parametrize("how", SYNC_BY_HALVES)
+def test_half_warps_that_meet_apart_are_not_ordered_with_each_other(load, how):
+    body = f"""{HALF_MASK} mov.u32 %r1, tile; mad.lo.u32 %r2, %r0, 4, %r1;
+        st.shared.u32 [%r2], %r0;
+        {" ".join(SYNC_BY_HALVES[how].split())}
+        xor.b32 %r3, %r2, DISTANCE;
+        ld.shared.u32 %r4, [%r3];"""
+    out = {"out": np.zeros(1, np.uint32)}
+    finding = only(run_once(kernel(load, body.replace("DISTANCE", "64")), launch("out"), out).findings)
+    assert (finding.kind, finding.line, finding.count) == ("race", 14, 32)
+    assert finding.thread[0] // 16 != finding.other_thread[0] // 16
+    assert "__syncwarp" in finding.message
+    assert not run_once(kernel(load, body.replace("DISTANCE", "60")), launch("out"), out).findings
+
+
+def test_half_warps_over_what_the_other_half_reads(load):
+    body = f"""{HALF_MASK} mov.u32 %r1, tile; mad.lo.u32 %r2, %r0, 4, %r1; st.shared.u32 [%r2], %r0; bar.sync 0;
+        xor.b32 %r3, %r2, DISTANCE; ld.shared.u32 %r4, [%r3];
+        bar.warp.sync %r6; ld.shared.u32 %r4, [%r2];
+        add.u32 %r7, %r0, 1; st.shared.u32 [%r2], %r7;"""
+    out = {"out": np.zeros(1, np.uint32)}
+    finding = only(run_once(kernel(load, body.replace("DISTANCE", "64")), launch("out"), out).findings)
+    assert (finding.kind, finding.line) == ("race", 13)
+    assert (finding.thread, finding.other_thread) == ((0, 0, 0), (16, 0, 0))
+    assert not run_once(kernel(load, body.replace("DISTANCE", "60")), launch("out"), out).findings
+
+
+def test_order_is_handed_on_from_mask_to_mask(load):
+    # Lane 0 writes, meets lane 1, which meets lane 2, which may read; lane 3 met nobody.
+    body = """setp.eq.u32 %p0, %r0, 0; @%p0 st.shared.u32 [tile], 7; setp.gt.u32 %p1, %r0, 1; @%p1 bra second;
+        bar.warp.sync 3;
+        second: setp.eq.u32 %p2, %r0, 0; setp.gt.u32 %p3, %r0, 2; @%p2 bra end; @%p3 bra read; bar.warp.sync 6;
+        read: setp.ne.u32 %p4, %r0, READER; @%p4 bra end;
+        ld.shared.u32 %r4, [tile];
+        end: mov.u32 %r1, 0;"""
+    out = {"out": np.zeros(1, np.uint32)}
+    assert not run_once(kernel(load, body.replace("READER", "2")), launch("out"), out).findings
+    finding = only(run_once(kernel(load, body.replace("READER", "3")), launch("out"), out).findings)
+    assert (finding.kind, finding.line, finding.thread) == ("race", 14, (3, 0, 0))
+
+
+def test_broadcast_of_what_the_first_reader_wrote(load):
+    body = "setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [tile], 7;\nSYNC\nld.shared.u32 %r4, [tile];"
+    out = {"out": np.zeros(1, np.uint32)}
+    finding = only(run_once(kernel(load, body.replace("SYNC", "// none")), launch("out"), out).findings)
+    assert (finding.kind, finding.line, finding.thread) == ("race", 12, (1, 0, 0))
+    assert not run_once(kernel(load, body.replace("SYNC", "bar.warp.sync -1;")), launch("out"), out).findings
+
+
 def test_endless_loop_and_deadlock_stop(load):
     out = {"out": np.zeros(1, np.uint32)}
     endless = kernel(load, "mov.u32 %r1, 0;\nspin: add.u32 %r1, %r1, 1;\nbra spin;", block_budget=100_000)
@@ -307,6 +444,45 @@ def test_global_read_of_what_another_thread_wrote(load):
         "@%p1 st.global.u32 [%rd0], %r1; bar.sync 0; ld.global.u32 %r2, [%rd0];",
     )
     assert not later.run([launch("out")] * 3, out).findings
+
+
+@pytest.mark.parametrize("fence", ["bar.sync 0;", "membar.gl; bar.sync 0;"])
+def test_read_only_load_of_what_the_launch_wrote(load, fence):
+    body = f"""ld.param.u64 %rd0, [p0]; ld.param.u64 %rd2, [p1]; mad.wide.u32 %rd1, %r0, 4, %rd0;
+        mad.wide.u32 %rd3, %r0, 4, %rd2; ld.global.nc.u32 %r1, [%rd1]; add.u32 %r1, %r1, 1;
+        st.global.u32 [OUT], %r1; {fence}
+        LOAD %r2, [%rd1];"""
+    buffers = {"in": np.arange(WARP, dtype=np.uint32), "out": np.zeros(WARP, np.uint32)}
+
+    def run(out: str, load_: str):
+        text = body.replace("OUT", out).replace("LOAD", load_)
+        return run_once(kernel(load, text, parameters="u64 u64"), launch("in", "out"), buffers).findings
+
+    finding = only(run("%rd1", "ld.global.nc.u32"))
+    assert (finding.kind, finding.line, finding.count) == ("race", 13, 32)
+    assert finding.thread == finding.other_thread == (0, 0, 0)  # its own word even
+    assert "byte 0 of buffer in as read-only data (.nc)" in finding.message
+    assert only(run("%rd1", "ldu.global.u32")).kind == "race"
+    assert not run("%rd1", "ld.global.u32")
+    assert not run("%rd3", "ld.global.nc.u32")
+    # What an earlier launch wrote may be read so.
+    again = kernel(
+        load, body.replace("OUT", "%rd3").replace("LOAD", "ld.global.nc.u32"), parameters="u64 u64"
+    )
+    assert not again.run([launch("in", "out"), launch("out", "in")], buffers).findings
+
+
+def test_volatile_local_memory_leaves_the_search_between_blocks_on(load):
+    executor = kernel(
+        load,
+        """.local .align 4 .b8 mine[4]; ld.param.u64 %rd0, [p0]; mov.u32 %r1, %ctaid.x;
+        st.volatile.local.u32 [mine], %r1; ld.volatile.local.u32 %r2, [mine];
+        setp.eq.u32 %p1, %r0, 0; @%p1 st.global.u32 [%rd0], %r2;""",
+    )
+    finding = only(
+        run_once(executor, launch("out", grid=(2, 1, 1)), {"out": np.zeros(1, np.uint32)}).findings
+    )
+    assert (finding.kind, finding.line, finding.block) == ("race", 12, (1, 0, 0))
 
 
 def test_atomics_and_volatile_accesses_do_not_race_with_their_kind(load):

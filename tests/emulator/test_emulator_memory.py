@@ -126,6 +126,20 @@ def test_local_memory_belongs_to_each_thread(load):
     np.testing.assert_array_equal(out, lane % 16 + lane + 7 + lane)
 
 
+def test_local_memory_holds_junk_at_first(load):
+    # In every block anew: none sees what another left in the same place.
+    executor = kernel(
+        load,
+        "u64",
+        """.local .align 4 .b8 mine[8]; ld.param.u64 %rd0, [p0]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;
+        mad.lo.u32 %r3, %r1, %r2, %r0; mad.wide.u32 %rd1, %r3, 4, %rd0;
+        ld.local.u32 %r4, [mine+4]; st.local.u32 [mine+4], %r0; st.global.u32 [%rd1], %r4;""",
+    )
+    out = np.zeros(120, np.uint32)
+    assert not executor.run([launch("out", grid=(3, 1, 1), block=(40, 1, 1))] * 2, {"out": out}).findings
+    assert (out == 0xFFFFFFFF).all()
+
+
 def test_parameters_of_every_size_and_by_value(load):
     text = (
         entry("u64 u32 f32 u64", "")

@@ -60,6 +60,7 @@ struct Warp {
     WarpState state = WarpState::Ready;
     uint32_t barrier_pc = 0;  // where it waits, when it is AtBarrier
     uint32_t turns = 0;       // of its groups, since the one ahead had one
+    uint32_t gathered = 0;    // lanes that execute the present .sync instruction, whatever their masks
     std::vector<Group> groups;
     std::vector<PendingCopy> copies;
     uint32_t copy_groups[kLanes] = {};  // committed by each lane
@@ -69,6 +70,9 @@ struct Warp {
     uint32_t lanes_ordered_until = 0;
     // ... and up to this time by any thread of the block.
     uint32_t block_ordered_until = 0;
+    // After a meeting of some lanes only: those of lane j up to lane_orders[i * kLanes + j] are ordered
+    // before what lane i does now. Empty until there is one.
+    std::vector<uint32_t> lane_orders;
 
     // The mask expanded to all ones or zeroes a lane, for loops that blend.
     alignas(64) uint32_t lane_mask[kLanes];

@@ -4,13 +4,15 @@
 #include <string>
 
 #include "lanes.h"
+#include "ordering.h"
 
 namespace ptx {
 
 namespace {
 
 bool is_read(GlobalAccess access) {
-    return access == GlobalAccess::Read || access == GlobalAccess::StrongRead;
+    return access == GlobalAccess::Read || access == GlobalAccess::ReadOnly ||
+           access == GlobalAccess::StrongRead;
 }
 
 bool ordered_before(const Warp& warp, int lane, const GlobalCell& cell) {
@@ -18,7 +20,8 @@ bool ordered_before(const Warp& warp, int lane, const GlobalCell& cell) {
     const uint32_t thread = cell.writer & kThreadMask;
     if (cell.block != block.number) return false;
     if (thread == warp.thread(lane)) return true;
-    if (thread / kLanes == warp.index) return cell.time <= warp.lanes_ordered_until;
+    if (thread / kLanes == warp.index)
+        return is_lane_ordered(warp, lane, static_cast<int>(thread % kLanes), cell.time);
     if (cell.time <= warp.block_ordered_until) return true;
     if (!block.launch->program->partial_ordering) return false;
     return cell.time <= block.known[warp.index * block.launch->warps + thread / kLanes];
@@ -37,11 +40,14 @@ void report(Warp& warp, const Instruction& instruction, int lane, const GlobalCe
                                       cell.block / launch.grid[0] / launch.grid[1]};
         partner += " of block " + name_position(position);
     }
+    const bool read_only = access == GlobalAccess::ReadOnly;
+    const bool no_barrier = same_block && !read_only;
     const char* verb = is_read(access) ? "reads" : access == GlobalAccess::Atomic ? "updates" : "writes";
     launch.findings->describe(warp, lane,
                               std::string(verb) + " byte " + std::to_string(offset) + " of buffer " +
-                                  buffer.name + ", which " + partner + " wrote " +
-                                  (same_block ? "with no barrier between" : "in the same launch"),
+                                  buffer.name + (read_only ? " as read-only data (.nc)" : "") +
+                                  ", which " + partner + " wrote " +
+                                  (no_barrier ? "with no barrier between" : "in the same launch"),
                               other);
 }
 
@@ -56,8 +62,9 @@ void check_global(Warp& warp, const Instruction& instruction, Buffer& buffer, ui
     if (buffer.cells.size() < cells) buffer.cells.resize(cells);
     const uint32_t now = *launch.now;
     if (!is_read(access)) buffer.written_at = now;
-    const bool plain = access == GlobalAccess::Read || access == GlobalAccess::Write;
-    const uint32_t how = plain ? 0 : kStrongWriter;
+    const bool strong = access == GlobalAccess::StrongRead || access == GlobalAccess::StrongWrite ||
+                        access == GlobalAccess::Atomic;
+    const uint32_t how = strong ? kStrongWriter : 0;
     for_each_lane(lanes, [&](int lane) {
         const uint64_t first = offsets[lane] >> shift;
         const uint64_t last = (offsets[lane] + bytes - 1) >> shift;
@@ -65,7 +72,9 @@ void check_global(Warp& warp, const Instruction& instruction, Buffer& buffer, ui
             GlobalCell& cell = buffer.cells[index];
             const bool both_strong = how != 0 && (cell.writer & kStrongWriter) != 0;
             const bool touched = cell.time >= launch.begin;
-            if (touched && !both_strong && !ordered_before(warp, lane, cell)) {
+            if (touched && access == GlobalAccess::ReadOnly) {
+                report(warp, instruction, lane, cell, buffer, index << shift, access);
+            } else if (touched && !both_strong && !ordered_before(warp, lane, cell)) {
                 const bool elsewhere = cell.block != warp.block->number;
                 const uint64_t at = index << shift;
                 // The same value twice is no harm.

@@ -11,8 +11,9 @@
 
 namespace ptx {
 
-// Strong accesses (atomic, volatile, relaxed and the like) may meet their own kind.
-enum class GlobalAccess : uint8_t { Read, Write, StrongRead, StrongWrite, Atomic };
+// Strong accesses (atomic, volatile, relaxed and the like) may meet their own kind. A read-only one
+// (ld.global.nc) may not meet a write of its launch at all, its own thread's neither.
+enum class GlobalAccess : uint8_t { Read, ReadOnly, Write, StrongRead, StrongWrite, Atomic };
 
 // Checks accesses of `bytes` at each of `lanes`' offsets, all inside the buffer. A write is also done, lane
 // after lane: `values` holds what each writes, one after another; null for reads and atomics.

@@ -28,7 +28,8 @@ enum class Kind : uint8_t {
     Branch,     // to `target`
     Exit,       // the active lanes end
     Barrier,    // waits for other warps of the block
-    Converged,  // waits until all lanes named in the mask register `c` (all live lanes without one) are here
+    Converged,  // waits until all lanes named in the mask register `c` (all live lanes without one) are here;
+                // lanes with one mask execute together
     Yield,      // like Plain; afterwards other warps get a turn, since this one may be polling
     Trap,       // ends the launch
 };
@@ -138,6 +139,8 @@ struct Program {
     // Named barriers with a thread count, arrivals without waiting, fences: warps are then ordered pair by
     // pair.
     bool partial_ordering = false;
+    // A bar.warp.sync whose mask may leave lanes out: lanes are then ordered pair by pair.
+    bool lane_ordering = false;
     // Fences or atomics let blocks talk to each other, which the check of global memory can't follow.
     bool blocks_communicate = false;
 };

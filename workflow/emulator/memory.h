@@ -17,8 +17,8 @@ constexpr uint64_t kWindowBytes = 0x100000000000ull;
 constexpr int kBufferShift = 36;           // 64 GiB of addresses for each buffer
 constexpr uint32_t kFirstVariable = 1024;  // buffers from here on are the module's own variables
 
-// What a lane reads where it must not, and what shared memory holds before anything is written to it: a NaN
-// in every floating-point format, so that it shows in results.
+// What a lane reads where it must not, and what shared and local memory hold before anything is written to
+// them: a NaN in every floating-point format, so that it shows in results.
 constexpr uint8_t kJunkByte = 0xff;
 alignas(16) inline constexpr uint8_t kJunk[16] = {
     kJunkByte, kJunkByte, kJunkByte, kJunkByte, kJunkByte, kJunkByte, kJunkByte, kJunkByte,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lanes.h"
+
 namespace ptx {
 
 namespace {
@@ -44,6 +46,7 @@ void begin_block_order(Block& block) {
     for (Warp& warp : block.warps) {
         warp.lanes_ordered_until = block.begin;
         warp.block_ordered_until = block.begin;
+        warp.lane_orders.clear();
     }
     if (launch.program->partial_ordering) {
         block.known.assign(size_t{launch.warps} * launch.warps, block.begin);
@@ -55,6 +58,26 @@ void begin_block_order(Block& block) {
 void order_lanes(Warp& warp) {
     uint32_t& now = *warp.block->launch->now;
     warp.lanes_ordered_until = now;
+    ++now;
+}
+
+void order_some_lanes(Warp& warp, uint32_t lanes) {
+    if ((warp.live & ~lanes) == 0) {
+        order_lanes(warp);
+        return;
+    }
+    if (warp.lane_orders.empty()) warp.lane_orders.assign(size_t{kLanes} * kLanes, 0);
+    uint32_t& now = *warp.block->launch->now;
+    uint32_t joint[kLanes] = {};
+    for_each_lane(lanes, [&](int lane) {
+        const uint32_t* known = &warp.lane_orders[static_cast<size_t>(lane) * kLanes];
+        for (int other = 0; other < kLanes; ++other)
+            joint[other] = std::max(joint[other], known[other]);
+    });
+    for_each_lane(lanes, [&](int lane) { joint[lane] = now; });
+    for_each_lane(lanes, [&](int lane) {
+        std::copy_n(joint, kLanes, &warp.lane_orders[static_cast<size_t>(lane) * kLanes]);
+    });
     ++now;
 }
 

@@ -14,6 +14,16 @@ void begin_block_order(Block& block);
 // The lanes of the warp have met (__syncwarp).
 void order_lanes(Warp& warp);
 
+// Only these lanes have met; what each knew of others' past they all know now.
+void order_some_lanes(Warp& warp, uint32_t lanes);
+
+// Whether what `other` of the same warp did at `time` is ordered before what `lane` does now.
+inline bool is_lane_ordered(const Warp& warp, int lane, int other, uint32_t time) {
+    if (time <= warp.lanes_ordered_until) return true;
+    return !warp.lane_orders.empty() &&
+           time <= warp.lane_orders[static_cast<size_t>(lane) * kLanes + static_cast<size_t>(other)];
+}
+
 // A fence, release or acquire. Taken generously: the warp learns of everything that any fence of the block
 // has published so far, since the flag that it saw isn't followed.
 void order_by_fence(Warp& warp);

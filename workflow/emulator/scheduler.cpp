@@ -1,6 +1,8 @@
 #include "scheduler.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -35,6 +37,12 @@ void shuffle(std::vector<uint32_t>& order, uint64_t seed) {
 }
 
 // ---- one warp ----
+
+std::string hexadecimal(uint32_t value) {
+    char text[16];
+    std::snprintf(text, sizeof text, "0x%08" PRIx32, value);
+    return text;
+}
 
 class WarpRunner {
   public:
@@ -101,23 +109,13 @@ class WarpRunner {
     // block.
     bool resolve_parked() {
         std::vector<Group>& groups = warp_.groups;
-        const bool all_meet = std::all_of(groups.begin(), groups.end(), [&](const Group& group) {
-            return is_warp_barrier(code_[group.pc]);
-        });
-        if (all_meet) {  // __syncwarp on different branches: one meeting
-            order_lanes(warp_);
-            for (Group& group : groups) {
-                ++group.pc;
-                group.parked = false;
-            }
-            return true;
-        }
+        if (meet_across_branches()) return true;
         Group& lowest = *std::min_element(groups.begin(), groups.end(),
                                           [](const Group& a, const Group& b) { return a.pc < b.pc; });
         const Instruction& instruction = code_[lowest.pc];
         report_divergence(instruction, lowest.mask);
         if (instruction.kind != Kind::Barrier) {  // it goes on without the missing lanes
-            instruction.execute(warp_, instruction, lowest.mask);
+            execute_by_mask(instruction, lowest.mask);
             ++lowest.pc;
             lowest.parked = false;
             return true;
@@ -132,24 +130,72 @@ class WarpRunner {
         return false;
     }
 
+    // __syncwarp on different branches is one meeting of the lanes with one mask. False when none is
+    // complete.
+    bool meet_across_branches() {
+        std::vector<Group>& groups = warp_.groups;
+        uint32_t masks[kLanes] = {};
+        uint32_t waiting = 0;
+        for (const Group& group : groups) {
+            const Instruction& instruction = code_[group.pc];
+            if (!is_warp_barrier(instruction)) continue;
+            waiting |= group.mask;
+            for_each_lane(group.mask,
+                          [&](int lane) { masks[lane] = warp_.lanes<uint32_t>(instruction.c)[lane]; });
+        }
+        uint32_t met = 0;
+        for (uint32_t rest = waiting; rest != 0;) {
+            const uint32_t mask = masks[__builtin_ctz(rest)];
+            const uint32_t same = rest & lanes_where([&](int lane) { return masks[lane] == mask; });
+            if ((mask & warp_.live & ~same) == 0) {
+                met |= same;
+                order_some_lanes(warp_, same & mask);
+            }
+            rest &= ~same;
+        }
+        for (size_t i = groups.size(); i-- > 0;) {
+            Group& group = groups[i];
+            const uint32_t going = group.mask & met;
+            if (going == 0) continue;
+            const Group ahead{group.pc + 1, going, false};
+            group.mask &= ~met;
+            if (group.mask == 0)
+                group = ahead;
+            else
+                groups.push_back(ahead);
+        }
+        return met != 0;
+    }
+
     void unpark_groups() {
         for (Group& group : warp_.groups)
             group.parked = false;
     }
 
     static bool is_warp_barrier(const Instruction& instruction) {
-        return instruction.kind == Kind::Converged && instruction.destination == kNoRegister &&
-               instruction.a == kNoRegister;
+        return instruction.kind == Kind::Converged && instruction.c != kNoRegister &&
+               instruction.destination == kNoRegister && instruction.list_outputs == 0;
     }
 
     void report_divergence(const Instruction& instruction, uint32_t mask) {
         const Launch& launch = *warp_.block->launch;
         if (!launch.findings->first(FindingKind::DivergentBarrier, instruction, *launch.program)) return;
-        launch.findings->describe(warp_, __builtin_ctz(mask),
-                                  "reaches " + launch.program->notes[instruction.index].text.substr(0, 40) +
-                                      " with only " + std::to_string(__builtin_popcount(mask)) + " of the " +
-                                      std::to_string(__builtin_popcount(warp_.live)) +
-                                      " live lanes of its warp");
+        const int lane = __builtin_ctz(mask);
+        const bool masked = instruction.kind == Kind::Converged && instruction.c != kNoRegister;
+        const uint32_t member_mask = masked ? warp_.lanes<uint32_t>(instruction.c)[lane] : kAllLanes;
+        const uint32_t wanted = warp_.live & member_mask;
+        const uint32_t same_mask = masked ? lanes_with_mask(instruction, member_mask) : kAllLanes;
+        launch.findings->describe(
+            warp_, lane,
+            "reaches " + launch.program->notes[instruction.index].text.substr(0, 40) + " with only " +
+                std::to_string(__builtin_popcount(mask & wanted & same_mask)) + " of the " +
+                std::to_string(__builtin_popcount(wanted)) + " live lanes of its " +
+                (masked ? "mask " + hexadecimal(member_mask) : "warp"));
+    }
+
+    uint32_t lanes_with_mask(const Instruction& instruction, uint32_t member_mask) const {
+        const uint32_t* masks = warp_.lanes<uint32_t>(instruction.c);
+        return lanes_where([=](int lane) { return masks[lane] == member_mask; });
     }
 
     uint32_t guarded(const Instruction& instruction, uint32_t mask) const {
@@ -158,12 +204,66 @@ class WarpRunner {
         return mask & (instruction.guard_negated ? ~predicate : predicate);
     }
 
-    // Whether all lanes that a .sync instruction names are in `mask`.
-    bool has_met(const Instruction& instruction, uint32_t mask, uint32_t active) const {
-        uint32_t wanted = warp_.live;
-        if (instruction.c != kNoRegister)
-            wanted &= warp_.lanes<uint32_t>(instruction.c)[__builtin_ctz(active)];
-        return (wanted & ~mask) == 0;
+    // The lanes of `active` whose mask names no lane that isn't here with the same mask. Without a mask all
+    // live lanes are wanted.
+    uint32_t lanes_that_met(const Instruction& instruction, uint32_t active) const {
+        if (instruction.c == kNoRegister) return (warp_.live & ~active) == 0 ? active : 0;
+        uint32_t met = 0;
+        for (uint32_t rest = active; rest != 0;) {
+            const uint32_t member_mask = warp_.lanes<uint32_t>(instruction.c)[__builtin_ctz(rest)];
+            const uint32_t same = active & lanes_with_mask(instruction, member_mask);
+            const uint32_t others = member_mask & active & ~same;
+            if (others != 0) report_other_mask(instruction, same, others);
+            if ((member_mask & warp_.live & ~same) == 0) met |= same;
+            rest &= ~same;
+        }
+        return met;
+    }
+
+    void report_other_mask(const Instruction& instruction, uint32_t lanes, uint32_t others) const {
+        const Launch& launch = *warp_.block->launch;
+        if (!launch.findings->first(FindingKind::DivergentBarrier, instruction, *launch.program)) return;
+        const uint32_t* masks = warp_.lanes<uint32_t>(instruction.c);
+        const int lane = __builtin_ctz(lanes);
+        const int other = __builtin_ctz(others);
+        launch.findings->describe(warp_, lane,
+                                  "executes " + first_word(instruction) + " with the mask " +
+                                      hexadecimal(masks[lane]) + " together with lane " +
+                                      std::to_string(other) + ", whose mask is " + hexadecimal(masks[other]),
+                                  static_cast<int>(warp_.thread(other)));
+    }
+
+    std::string first_word(const Instruction& instruction) const {
+        const std::string& text = warp_.block->launch->program->notes[instruction.index].text;
+        return text.substr(0, text.find(' '));
+    }
+
+    // Executes an instruction for lanes that have met, those of each mask by themselves.
+    void execute_by_mask(const Instruction& instruction, uint32_t active) {
+        if (instruction.c == kNoRegister) {
+            instruction.execute(warp_, instruction, active);
+            return;
+        }
+        warp_.gathered = active;
+        for (uint32_t rest = active; rest != 0;) {
+            const uint32_t member_mask = warp_.lanes<uint32_t>(instruction.c)[__builtin_ctz(rest)];
+            const uint32_t same = rest & lanes_with_mask(instruction, member_mask);
+            if ((same & ~member_mask) != 0)
+                report_outside_mask(instruction, same & ~member_mask, member_mask);
+            instruction.execute(warp_, instruction, same);
+            rest &= ~same;
+        }
+    }
+
+    void report_outside_mask(const Instruction& instruction, uint32_t lanes, uint32_t member_mask) {
+        const Launch& launch = *warp_.block->launch;
+        for_each_lane(lanes, [&](int lane) {
+            if (!launch.findings->first(FindingKind::DivergentBarrier, instruction, *launch.program)) return;
+            launch.findings->describe(warp_, lane,
+                                      "executes " + first_word(instruction) + " with the mask " +
+                                          hexadecimal(member_mask) + ", which doesn't name its own lane " +
+                                          std::to_string(lane));
+        });
     }
 
     template <bool kCounting>
@@ -257,12 +357,22 @@ class WarpRunner {
                         ++pc;
                         break;
                     }
-                    if (!has_met(instruction, mask, active)) {
+                    if (const uint32_t met = lanes_that_met(instruction, active); met != active) {
+                        // The others of those who execute it wait; whoever needn't goes on.
+                        const uint32_t waiting = active & ~met;
+                        if (met != 0) {
+                            count<kCounting>(instruction, met);
+                            execute_by_mask(instruction, met);
+                        }
+                        const Group ahead{pc + 1, mask & ~waiting, false};
+                        mask = waiting;
                         group.parked = true;
-                        return leave(Stop::Reselect);
+                        const Stop stop = leave(Stop::Reselect);
+                        if (ahead.mask != 0) warp_.groups.push_back(ahead);
+                        return stop;
                     }
                     count<kCounting>(instruction, active);
-                    instruction.execute(warp_, instruction, active);
+                    execute_by_mask(instruction, active);
                     ++pc;
                     break;
 
@@ -374,7 +484,8 @@ void prepare_block(const Launch& launch, Block& block) {
     block.shared.resize(launch.shared_bytes + sizeof kJunk);
     if (launch.find)
         block.shared_check.prepare(launch.shared_bytes, program.shared_granule_shift, launch.warps,
-                                   program.partial_ordering);
+                                   program.partial_ordering || program.lane_ordering,
+                                   program.lane_ordering);
     block.local.resize(size_t{program.local_bytes} * launch.warps * kLanes);
     if (same_shape(block.prepared, launch)) return;
 
@@ -404,6 +515,7 @@ void begin_block(const Launch& launch, Block& block, uint32_t number) {
     block.position[2] = number / launch.grid[0] / launch.grid[1];
     block.instructions = 0;
     std::memset(block.shared.data(), kJunkByte, block.shared.size());
+    std::fill(block.local.begin(), block.local.end(), kJunkByte);
     std::fill(std::begin(block.barriers), std::end(block.barriers), Barrier());
     for (Warp& warp : block.warps) {
         const uint32_t threads = launch.threads - warp.index * kLanes;

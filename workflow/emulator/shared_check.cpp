@@ -6,6 +6,7 @@
 
 #include "execution.h"
 #include "lanes.h"
+#include "ordering.h"
 
 namespace ptx {
 
@@ -54,6 +55,14 @@ Runs runs_of(const uint32_t* addresses, uint32_t active) {
     return runs;
 }
 
+// The lanes of the run that `head` starts.
+uint32_t lanes_of_run(const uint32_t* addresses, uint32_t active, uint32_t heads, uint32_t head) {
+    const uint32_t later_heads = heads & ~((2u << head) - 1);
+    const uint32_t before_next = later_heads != 0 ? (later_heads & (0 - later_heads)) - 1 : kAllLanes;
+    const uint32_t run = active & before_next & ~((1u << head) - 1);
+    return run & lanes_where([=](int lane) { return addresses[lane] == addresses[head]; });
+}
+
 uint32_t warp_of_reader(uint32_t reader) {
     return (reader & kSeveralLanes) != 0 ? reader & kThreadMask : (reader & kThreadMask) / kLanes;
 }
@@ -71,19 +80,24 @@ void report_race(Warp& warp, const Instruction& instruction, int lane, const cha
 
 }  // namespace
 
-void SharedCheck::prepare(uint32_t shared_bytes, uint32_t granule_shift, uint32_t warps, bool by_warp) {
+void SharedCheck::prepare(uint32_t shared_bytes, uint32_t granule_shift, uint32_t warps, bool by_warp,
+                          bool by_lane) {
     const size_t cells = (shared_bytes >> granule_shift) + 1;
-    if (granule_shift != shift_ || warps != warps_ || by_warp != by_warp_) reset();
+    if (granule_shift != shift_ || warps != warps_ || by_warp != by_warp_ || by_lane != by_lane_) reset();
     if (cells_.size() < cells) cells_.resize(cells);
     if (by_warp && reads_by_warp_.size() < cells * warps) reads_by_warp_.resize(cells * warps);
+    const size_t by_thread = cells * warps * kLanes;
+    if (by_lane && reads_by_lane_.size() < by_thread) reads_by_lane_.resize(by_thread);
     shift_ = granule_shift;
     warps_ = warps;
     by_warp_ = by_warp;
+    by_lane_ = by_lane;
 }
 
 void SharedCheck::reset() {
     std::fill(cells_.begin(), cells_.end(), SharedCell());
     std::fill(reads_by_warp_.begin(), reads_by_warp_.end(), ReadRecord());
+    std::fill(reads_by_lane_.begin(), reads_by_lane_.end(), 0u);
 }
 
 // Whether what `other_warp` did at `time` is ordered before what `warp`, another one, does now.
@@ -103,6 +117,7 @@ void SharedCheck::load(Warp& warp, const Instruction& instruction, const uint32_
         load_cells<false, true>(warp, instruction, addresses, active, bytes);
     else
         load_cells<false, false>(warp, instruction, addresses, active, bytes);
+    if (by_lane_) record_lanes(warp, addresses, active, bytes);
 }
 
 // This loop decides how fast a checked kernel runs: what it needs stays in registers, and the rest is called.
@@ -129,7 +144,7 @@ void SharedCheck::load_cells(Warp& warp, const Instruction& instruction, const u
             // Written in this block, and ordered before this read? One comparison, since times wrap below
             // `begin`.
             if (__builtin_expect(cell.write_time - begin > window, 0))
-                check_read(warp, instruction, lane, cell);
+                check_read(warp, instruction, lanes_of_run(addresses, active, runs.heads, lane), cell);
             if (cell.read_time <= until)
                 cell.reader = reader;
             else if (cell.reader != reader && (cell.reader & kSeveralWarps) == 0)
@@ -140,12 +155,13 @@ void SharedCheck::load_cells(Warp& warp, const Instruction& instruction, const u
     }
 }
 
-void SharedCheck::check_read(Warp& warp, const Instruction& instruction, uint32_t lane,
+void SharedCheck::check_read(Warp& warp, const Instruction& instruction, uint32_t lanes,
                              const SharedCell& cell) {
     const Block& block = *warp.block;
     const Context context{warp, instruction, block.begin, *block.launch->now, warp.block_ordered_until,
                           0,    nullptr};
-    check_previous_write(context, cell, static_cast<int>(lane), true);
+    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1)
+        if (check_previous_write(context, cell, __builtin_ctz(rest), true)) return;
 }
 
 // Who has read the cell since it was last ordered: so far one warp, and now `reader` of `warp` as well.
@@ -159,6 +175,21 @@ void SharedCheck::record_read(const Warp& warp, uint32_t index, uint32_t reader)
     const bool fresh = record.time > warp.lanes_ordered_until && record.time >= warp.block->begin;
     record.reader = fresh && record.reader != reader ? kSeveralLanes | warp.index : reader;
     record.time = *warp.block->launch->now;
+}
+
+// The times of the latest reads by each lane of the warp.
+uint32_t* SharedCheck::lane_reads(const Warp& warp, uint32_t index) {
+    return &reads_by_lane_[(size_t{index} * warps_ + warp.index) * kLanes];
+}
+
+void SharedCheck::record_lanes(const Warp& warp, const uint32_t* addresses, uint32_t active,
+                               uint32_t bytes) {
+    const uint32_t now = *warp.block->launch->now;
+    for_each_lane(active, [&](int lane) {
+        const uint32_t last = (addresses[lane] + bytes - 1) >> shift_;
+        for (uint32_t index = addresses[lane] >> shift_; index <= last; ++index)
+            lane_reads(warp, index)[lane] = now;
+    });
 }
 
 void SharedCheck::store(Warp& warp, const Instruction& instruction, const uint32_t* addresses,
@@ -197,9 +228,10 @@ void SharedCheck::load_for_warp(Warp& warp, const Instruction& instruction, uint
     for (uint32_t index = address >> shift_; index <= (address + bytes - 1) >> shift_; ++index) {
         SharedCell& cell = cells_[index];
         if (cell.write_time - block.begin > warp.block_ordered_until - block.begin) {
-            // Whoever wrote it, another lane reads it.
-            const uint32_t writer = cell.writer & kThreadMask;
-            check_read(warp, instruction, writer == warp.thread(0) ? 1 : 0, cell);
+            // Whoever wrote it, another lane reads it: the first or the second stands for all, unless lanes
+            // are ordered one by one.
+            const uint32_t other = (cell.writer & kThreadMask) == warp.thread(0) ? 2u : 1u;
+            check_read(warp, instruction, by_lane_ ? kAllLanes : other, cell);
         }
         const bool joins = cell.read_time > warp.block_ordered_until && cell.reader != reader;
         if (!joins)
@@ -208,6 +240,7 @@ void SharedCheck::load_for_warp(Warp& warp, const Instruction& instruction, uint
             cell.reader = warp_of_reader(cell.reader) == warp.index ? reader : kSeveralWarps;
         cell.read_time = *block.launch->now;
         if (by_warp_) record_read(warp, index, reader);
+        if (by_lane_) std::fill_n(lane_reads(warp, index), kLanes, cell.read_time);
     }
 }
 
@@ -255,26 +288,28 @@ void SharedCheck::strong(Warp& warp, const Instruction& instruction, const uint3
     });
 }
 
-// Tells why an earlier write isn't known to come before this access.
-void SharedCheck::check_previous_write(const Context& context, const SharedCell& cell, int lane,
+// Tells why an earlier write isn't known to come before this access; false when it does come before.
+bool SharedCheck::check_previous_write(const Context& context, const SharedCell& cell, int lane,
                                        bool reading) {
     Warp& warp = context.warp;
     const Launch& launch = *warp.block->launch;
     if (cell.write_time < context.begin) {
-        if (!reading) return;
+        if (!reading) return false;
         if (launch.findings->first(FindingKind::UninitialisedRead, context.instruction, *launch.program))
             launch.findings->describe(warp, lane,
                                       "reads shared memory that no thread of its block has written");
-        return;
+        return true;
     }
     const uint32_t thread = cell.writer & kThreadMask;
     const bool pending = (cell.writer & kPendingCopy) != 0;
     if (!pending) {
-        if (thread == warp.thread(lane)) return;
-        if (context.how == kStrongWriter && (cell.writer & kStrongWriter) != 0) return;
+        if (thread == warp.thread(lane)) return false;
+        if (context.how == kStrongWriter && (cell.writer & kStrongWriter) != 0) return false;
         const uint32_t other_warp = thread / kLanes;
-        if (other_warp == warp.index && cell.write_time <= warp.lanes_ordered_until) return;
-        if (other_warp != warp.index && ordered(warp, other_warp, cell.write_time)) return;
+        if (other_warp == warp.index
+                ? is_lane_ordered(warp, lane, static_cast<int>(thread % kLanes), cell.write_time)
+                : ordered(warp, other_warp, cell.write_time))
+            return false;
     }
     const char* verb = reading ? "reads" : "writes";
     const std::string partner = "thread " + name_thread(warp, static_cast<int>(thread));
@@ -284,6 +319,7 @@ void SharedCheck::check_previous_write(const Context& context, const SharedCell&
     else
         report_race(warp, context.instruction, lane, verb, static_cast<int>(thread),
                     partner + (pending ? "'s asynchronous copy, not waited for, writes" : " wrote"));
+    return true;
 }
 
 void SharedCheck::check_readers(const Context& context, uint32_t index, int lane) {
@@ -313,6 +349,13 @@ void SharedCheck::check_readers(const Context& context, uint32_t index, int lane
         return;
     }
     for (uint32_t other_warp = 0; other_warp < warps_; ++other_warp) {
+        if (by_lane_ && other_warp == warp.index) {
+            const uint32_t* times = lane_reads(warp, index);
+            for (int other = 0; other < kLanes; ++other)
+                if (other != lane && !is_lane_ordered(warp, lane, other, times[other]))
+                    report(warp.thread(other));
+            continue;
+        }
         const ReadRecord& record = reads_by_warp_[index * warps_ + other_warp];
         if (record.time < context.begin) continue;
         const bool races = other_warp == warp.index ? own_warp_races(record.reader, record.time)

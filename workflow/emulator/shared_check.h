@@ -41,8 +41,9 @@ struct ReadRecord {
 
 class SharedCheck {
   public:
-    // Makes room for a launch; `by_warp` keeps the readers of each warp apart, which partial ordering needs.
-    void prepare(uint32_t shared_bytes, uint32_t granule_shift, uint32_t warps, bool by_warp);
+    // Makes room for a launch; `by_warp` keeps the readers of each warp apart, which partial ordering needs,
+    // and `by_lane`, which comes with it, those of each lane.
+    void prepare(uint32_t shared_bytes, uint32_t granule_shift, uint32_t warps, bool by_warp, bool by_lane);
 
     // Forgets everything: the clock is about to start again.
     void reset();
@@ -76,19 +77,23 @@ class SharedCheck {
     template <bool kByWarp, bool kOneCell>
     void load_cells(Warp& warp, const Instruction& instruction, const uint32_t* addresses, uint32_t active,
                     uint32_t bytes);
-    void check_read(Warp& warp, const Instruction& instruction, uint32_t lane, const SharedCell& cell);
+    void check_read(Warp& warp, const Instruction& instruction, uint32_t lanes, const SharedCell& cell);
     static uint32_t joint_reader(const Warp& warp, const SharedCell& cell, uint32_t reader);
     void record_read(const Warp& warp, uint32_t cell, uint32_t reader);
+    void record_lanes(const Warp& warp, const uint32_t* addresses, uint32_t active, uint32_t bytes);
     void write_cell(const Context& context, uint32_t cell, int lane, const uint8_t* value);
-    void check_previous_write(const Context& context, const SharedCell& cell, int lane, bool reading);
+    bool check_previous_write(const Context& context, const SharedCell& cell, int lane, bool reading);
     void check_readers(const Context& context, uint32_t cell, int lane);
+    uint32_t* lane_reads(const Warp& warp, uint32_t cell);
     static bool ordered(const Warp& warp, uint32_t other_warp, uint32_t time);
 
     std::vector<SharedCell> cells_;
     std::vector<ReadRecord> reads_by_warp_;  // cell after cell, when kept
+    std::vector<uint32_t> reads_by_lane_;    // times likewise, thread after thread
     uint32_t shift_ = 2;
     uint32_t warps_ = 1;
     bool by_warp_ = false;
+    bool by_lane_ = false;
 };
 
 }  // namespace ptx

@@ -42,6 +42,34 @@ void widen_or_narrow(Warp& warp, const Instruction& instruction, uint32_t active
                         [=](int lane) { return static_cast<Target>(Slot<Source>::load(a[lane])); });
 }
 
+// cvt.s64.s16 of a 64-bit register takes its low bits.
+template <class Narrow>
+void extend_in_place(Warp& warp, const Instruction& instruction, uint32_t active) {
+    const uint64_t* a = warp.lanes<uint64_t>(instruction.a);
+    write_lanes<uint64_t>(warp, instruction.destination, active, [=](int lane) {
+        return static_cast<uint64_t>(static_cast<int64_t>(static_cast<Narrow>(a[lane])));
+    });
+}
+
+Handler extension_in_place(Type source) {
+    switch (source) {
+        case Type::S8:
+            return extend_in_place<int8_t>;
+        case Type::U8:
+            return extend_in_place<uint8_t>;
+        case Type::S16:
+            return extend_in_place<int16_t>;
+        case Type::U16:
+            return extend_in_place<uint16_t>;
+        case Type::S32:
+            return extend_in_place<int32_t>;
+        case Type::U32:
+            return extend_in_place<uint32_t>;
+        default:
+            return nullptr;
+    }
+}
+
 template <class Source>
 Handler integer_to_integer(Type target) {
     switch (target) {
@@ -447,7 +475,12 @@ bool decode_convert(Decoder& decoder) {
     decoder.unary(source);
     const uint8_t source_bits = decoder.register_bits(decoder.operand(1));
     if (decoder.register_bits(decoder.operand(0)) != slot_bits(target)) decoder.unsupported();
-    if (source_bits != 0 && source_bits != slot_bits(source)) decoder.unsupported();
+    if (source_bits != 0 && source_bits != slot_bits(source)) {
+        if (!is_integer(target) || bytes_of(target) != 8 || instruction.option[1] != 0) decoder.unsupported();
+        instruction.execute = extension_in_place(source);
+        if (instruction.execute == nullptr) decoder.unsupported();
+        return true;
+    }
     if (is_target(target)) instruction.execute = choose(instruction, source);
     if (instruction.execute == nullptr) decoder.unsupported();
     return true;

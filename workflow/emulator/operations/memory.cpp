@@ -20,6 +20,7 @@ enum Flag : uint8_t {
     kStrong = 1,        // volatile, relaxed, acquire, release
     kOrdering = 2,      // acquire or release
     kWideRegister = 4,  // the registers have 64 bits
+    kReadOnly = 8,      // .nc: of memory that nobody writes in this launch
 };
 
 uint64_t extended(const uint8_t* from, uint32_t width, bool with_sign) {
@@ -120,6 +121,11 @@ void count_global(Warp& warp, const Instruction& instruction, uint32_t active, c
     count.words += count_lanes(active) * words_of(instruction);
 }
 
+GlobalAccess read_access(const Instruction& instruction) {
+    if ((instruction.option[1] & kReadOnly) != 0) return GlobalAccess::ReadOnly;
+    return (instruction.option[1] & kStrong) != 0 ? GlobalAccess::StrongRead : GlobalAccess::Read;
+}
+
 void load_global(Warp& warp, const Instruction& instruction, uint32_t active, const uint64_t* addresses) {
     const Launch& launch = *warp.block->launch;
     const uint32_t bytes = instruction.bytes();
@@ -131,10 +137,8 @@ void load_global(Warp& warp, const Instruction& instruction, uint32_t active, co
             deliver_junk(warp, instruction, all & ~good);
             if (good == 0) return;
             if (launch.find && launch.program->stores_global)
-                check_global(
-                    warp, instruction, *buffer, good, offsets, bytes,
-                    (instruction.option[1] & kStrong) != 0 ? GlobalAccess::StrongRead : GlobalAccess::Read,
-                    nullptr);
+                check_global(warp, instruction, *buffer, good, offsets, bytes, read_access(instruction),
+                             nullptr);
             if (launch.counters != nullptr && !constant)
                 Counters::mark_sectors(buffer->sectors_loaded, buffer->bytes, offsets, good, bytes);
             deliver(warp, instruction, good, buffer->data, offsets);
@@ -367,7 +371,7 @@ void store_parameter(Warp& warp, const Instruction& instruction, uint32_t active
 
 // Cache hints change no value.
 void drop_cache_hints(Decoder& decoder) {
-    for (const char* hint : {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak"})
+    for (const char* hint : {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "weak"})
         decoder.take(hint);
     for (const char* hint :
          {"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate",
@@ -382,7 +386,8 @@ void take_strength(Decoder& decoder, Instruction& instruction) {
     if (!scoped && !decoder.take("volatile")) return;
     instruction.option[1] |= kStrong;
     decoder.note().is_volatile = true;
-    if (instruction.space != Space::Shared) decoder.program().blocks_communicate = true;
+    const bool within_block = instruction.space == Space::Shared || instruction.space == Space::Local;
+    if (!within_block) decoder.program().blocks_communicate = true;
     if (!ordering) return;
     instruction.option[1] |= kOrdering;
     decoder.program().partial_ordering = true;
@@ -411,6 +416,7 @@ bool decode_load(Decoder& decoder) {
     decoder.expect_operands(2, 2);
     instruction.space = decoder.take_space();
     take_strength(decoder, instruction);
+    if (decoder.take("nc") || decoder.opcode() == "ldu") instruction.option[1] |= kReadOnly;
     drop_cache_hints(decoder);
     take_shape(decoder, instruction);
     instruction.access = Access::Load;

@@ -1,5 +1,7 @@
 // Exchanges between the lanes of a warp: shfl, vote, match, redux, elect, activemask, bar.warp.sync.
 #include <algorithm>
+#include <cstring>
+#include <string>
 
 #include "../decoder.h"
 #include "../lanes.h"
@@ -13,6 +15,30 @@ enum ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
 
 const Register* list_of(const Warp& warp, const Instruction& instruction) {
     return &warp.block->launch->program->operand_lists[instruction.list];
+}
+
+// The mask of the lanes that execute together; all have the same.
+uint32_t member_mask(const Warp& warp, const Instruction& instruction, uint32_t active) {
+    const auto* masks = reinterpret_cast<const uint32_t*>(warp.registers + instruction.c);
+    return masks[__builtin_ctz(active)];
+}
+
+// What a lane gets from one that its mask doesn't name, or that has ended, is undefined: junk. It is reported
+// where that lane is here too; otherwise the kernel may well know that there is nothing to be had.
+void spoil_unknown(Warp& warp, const Instruction& instruction, uint32_t active, uint32_t members,
+                   const int* source, uint32_t* result) {
+    const Launch& launch = *warp.block->launch;
+    for_each_lane(active & members, [&](int lane) {
+        const uint32_t from = 1u << source[lane];
+        if ((from & active & members) != 0) return;
+        std::memset(&result[lane], kJunkByte, sizeof result[lane]);
+        if (!launch.find || (from & members) != 0 || (from & warp.gathered) == 0) return;
+        if (!launch.findings->first(FindingKind::UninitialisedRead, instruction, *launch.program)) return;
+        launch.findings->describe(warp, lane,
+                                  "takes a value from lane " + std::to_string(source[lane]) +
+                                      " of its warp, which its mask doesn't name",
+                                  static_cast<int>(warp.thread(source[lane])));
+    });
 }
 
 // Each lane reads the lane that its argument names, if that lies in its segment, else itself.
@@ -39,6 +65,8 @@ void shuffle(Warp& warp, const Instruction& instruction, uint32_t active) {
     uint32_t result[kLanes];
     for (int lane = 0; lane < kLanes; ++lane)
         result[lane] = a[source[lane]];
+    const uint32_t members = member_mask(warp, instruction, active);
+    if ((active & members) != kAllLanes) spoil_unknown(warp, instruction, active, members, source, result);
     write_lanes<uint32_t>(warp, instruction.destination, active, [&](int lane) { return result[lane]; });
     if (instruction.list_outputs == 0) return;
     write_predicate(warp, list[0], active, lanes_where([&](int lane) { return in_range[lane] != 0; }));
@@ -276,8 +304,8 @@ bool decode_elect(Decoder& decoder) {
     return true;
 }
 
-void meet(Warp& warp, const Instruction&, uint32_t) {
-    order_lanes(warp);
+void meet(Warp& warp, const Instruction& instruction, uint32_t active) {
+    order_some_lanes(warp, active & member_mask(warp, instruction, active));
 }
 
 bool decode_warp_barrier(Decoder& decoder) {
@@ -286,6 +314,9 @@ bool decode_warp_barrier(Decoder& decoder) {
     if (!decoder.take("sync")) decoder.unsupported();
     decoder.expect_operands(1, 1);
     instruction.c = decoder.source(0, Type::B32);
+    uint64_t mask = 0;
+    const bool names_all = decoder.immediate(0, mask) && static_cast<uint32_t>(mask) == kAllLanes;
+    if (!names_all) decoder.program().lane_ordering = true;
     instruction.kind = Kind::Converged;
     instruction.execute = meet;
     return true;
