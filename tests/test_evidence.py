@@ -160,7 +160,7 @@ def test_the_sweep_s_fastest_configuration_at_each_size():
     assert tiles[0].details == "64x32x8 with 4x4 a thread, 0.1 ms, of 3 configurations"
     threads = evidence.swept(run, of="block_tile", field="thread_tile", shapes=[1024])
     assert [figure.value for figure in threads] == ["8x8"]
-    (winners,) = evidence.swept(run, of="block_tile", field="tile", across="winners", shapes=[512, 1024])
+    (winners,) = evidence.different_swept(run, of="block_tile", field="tile", shapes=[512, 1024])
     assert (winners.value, winners.details) == (2, "64x32 at 512^3, 128x128 at 1024^3")
     with pytest.raises(Missing, match=r"no sweep of block_tile at 4096\^3: `snakemake tune` makes one"):
         evidence.swept(run, of="block_tile", field="tile", shapes=[4096])

@@ -282,21 +282,36 @@ def block_tile(wrong=lambda m: False):
     return function
 
 
-def test_kernel_tuner_times_and_checks_each_configuration(base, tmp_path, gpu, monkeypatch):  # noqa: F811
-    """Kernel Tuner itself over a GPU made of host memory; where it isn't installed its absence is reported instead."""
+def _kernel_tuner_installed():
+    try:
+        import kernel_tuner  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@pytest.fixture
+def tunable(base, tmp_path, gpu, monkeypatch):  # noqa: F811
+    """Candidates for Kernel Tuner itself over a GPU made of host memory; where it isn't installed None, and its absence
+    must be reported."""
     if not _kernel_tuner_installed():
         with pytest.raises(GemmlabError, match="Kernel Tuner can't be imported"):
             KernelTunerSession(SMALL, base, 1)
-        return
+        return None
     sys.modules["cupy"].ndarray = type("ndarray", (), {})
     monkeypatch.setattr(tune_session, "launches_in_sample", lambda size: 2)
-    candidates = candidates_of(base, tmp_path)
+    return candidates_of(base, tmp_path)
+
+
+def test_kernel_tuner_times_and_checks_each_configuration(base, gpu, tunable):  # noqa: F811
+    if tunable is None:
+        return
     gpu.kernels["gemm"] = Kernel(block_tile(), lambda: 0.5 if gpu.launched[-1][1] == (8, 8, 1) else 0.25)
     gpu.cublas._compute = lambda self, problem, addresses: block_tile()(
         *(problem.m, problem.n, problem.k, 1, addresses[0], 0, addresses[1], 0, 0, 0, 0, addresses[2], 0)
     )
     session = KernelTunerSession(SMALL, base, 1)
-    sweep = session.sweep(candidates, 64)
+    sweep = session.sweep(tunable, 64)
     assert [timing.fault for timing in sweep.timings] == [None, None]
     assert sweep.timings[0].times_ms == pytest.approx((0.5, 0.5, 0.5))
     assert sweep.timings[1].times_ms == pytest.approx((0.25, 0.25, 0.25))
@@ -305,29 +320,16 @@ def test_kernel_tuner_times_and_checks_each_configuration(base, tmp_path, gpu, m
     assert {block for _, block, _, _ in gpu.launched} == {(8, 8, 1), (16, 16, 1)}
     assert {grid for grid, _, _, _ in gpu.launched} == {(4, 4, 1), (2, 2, 1)}
     gpu.cublas._compute = lambda self, problem, addresses: None
-    assert session.sweep(candidates, 64).baseline_ms is None
+    assert session.sweep(tunable, 64).baseline_ms is None
 
 
-def test_kernel_tuner_s_wrong_results_are_no_times(base, tmp_path, gpu, monkeypatch):  # noqa: F811
-    if not _kernel_tuner_installed():
-        with pytest.raises(GemmlabError, match="Kernel Tuner can't be imported"):
-            KernelTunerSession(SMALL, base, 1)
+def test_kernel_tuner_s_wrong_results_are_no_times(base, gpu, tunable):  # noqa: F811
+    if tunable is None:
         return
-    sys.modules["cupy"].ndarray = type("ndarray", (), {})
-    monkeypatch.setattr(tune_session, "launches_in_sample", lambda size: 2)
-    candidates = candidates_of(base, tmp_path)
     gpu.kernels["gemm"] = Kernel(block_tile(wrong=lambda m: True))
-    sweep = KernelTunerSession(SMALL, base, 1).sweep(candidates, 64)
+    sweep = KernelTunerSession(SMALL, base, 1).sweep(tunable, 64)
     assert all("wrong result" in timing.fault for timing in sweep.timings)
     gpu.kernels["gemm"] = Kernel(block_tile(), num_regs=255, max_threads_per_block=128)
-    sweep = KernelTunerSession(SMALL, base, 1).sweep(candidates, 64)
+    sweep = KernelTunerSession(SMALL, base, 1).sweep(tunable, 64)
     assert sweep.timings[0].fault is None
     assert "not launchable" in sweep.timings[1].fault
-
-
-def _kernel_tuner_installed():
-    try:
-        import kernel_tuner  # noqa: F401
-    except ImportError:
-        return False
-    return True

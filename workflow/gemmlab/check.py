@@ -16,7 +16,7 @@ from gemmlab import oracle, status
 from gemmlab.catalogue import Variant, load_catalogue
 from gemmlab.errors import GemmlabError
 from gemmlab.executors import EXECUTORS, open_executor
-from gemmlab.executors.base import DeviceFault, Executor, Finding, NotLaunchable, Unavailable
+from gemmlab.executors.base import Executor, Finding, failure
 from gemmlab.files import read_json, sha256_of, write_json
 from gemmlab.oracle import Case
 from gemmlab.problem import Problem
@@ -222,15 +222,9 @@ def _checked(variant: Variant, options: argparse.Namespace, settings: dict[str, 
             options.executor, options.build.with_suffix(".ptx"), options.build.with_suffix(".cubin")
         )
         tally = check_variant(variant, executor, **settings)
-    except Unavailable as error:
-        return {"status": status.UNAVAILABLE, "reason": str(error)}
-    except NotLaunchable as error:
-        return {"status": status.FAILED, "reason": f"not launchable: {error}"}
-    except DeviceFault as error:
-        return {"status": status.FAILED, "reason": f"device fault: {error}"}
     except GemmlabError as error:
-        # A misspelt entry or constraints that nothing meets: this variant's own fault, so the others go on.
-        return {"status": status.FAILED, "reason": str(error)}
+        # A misspelt entry or constraints that nothing meets as well: this variant's own fault, so the others go on.
+        return failure(error)
     return _outcome(tally, variant)
 
 

@@ -190,16 +190,16 @@ def fastest(run: Run, *, among: Sequence[str], shapes: Shapes, cache: str = "col
 
 def different_winners(run: Run, *, among: Sequence[str], shapes: Shapes, cache: str = "cold") -> list[Figure]:
     """How many different variants are the fastest at one of `shapes`."""
-    winners = fastest(run, among=among, shapes=shapes, cache=cache)
+    return _different(fastest(run, among=among, shapes=shapes, cache=cache))
+
+
+def _different(winners: Sequence[Figure]) -> list[Figure]:
     details = ", ".join(f"{figure.value} {figure.label}" for figure in winners)
     return [Figure("", len({figure.value for figure in winners}), details)]
 
 
-def swept(run: Run, *, of: str, field: str, shapes: Shapes, across: str | None = None) -> list[Figure]:
-    """The `tile` of a block or the `thread_tile` of the fastest configuration of the sweep of `of`, such as 64x32.
-
-    With `across: winners` how many different ones are the fastest at one of `shapes`.
-    """
+def swept(run: Run, *, of: str, field: str, shapes: Shapes) -> list[Figure]:
+    """The `tile` of a block or the `thread_tile` of the fastest configuration of the sweep of `of`, such as 64x32."""
     columns = {"tile": ("BM", "BN"), "thread_tile": ("TM", "TN")}[field]
     figures = []
     for shape in map(as_shape, shapes):
@@ -210,10 +210,12 @@ def swept(run: Run, *, of: str, field: str, shapes: Shapes, across: str | None =
             f"{number(best['time_ms'])} ms, of {len(rows)} configurations"
         )
         figures.append(Figure(_at(shape), "x".join(str(best[column]) for column in columns), details))
-    if across is None:
-        return figures
-    details = ", ".join(f"{figure.value} {figure.label}" for figure in figures)
-    return [Figure("", len({figure.value for figure in figures}), details)]
+    return figures
+
+
+def different_swept(run: Run, *, of: str, field: str, shapes: Shapes) -> list[Figure]:
+    """How many different ones `swept` finds at `shapes`."""
+    return _different(swept(run, of=of, field=field, shapes=shapes))
 
 
 def baseline_kernels(run: Run, *, of: Sequence[str], shapes: Shapes) -> list[Figure]:
@@ -431,7 +433,7 @@ def theoretical_occupancy(run: Run, *, field: str, of: Names, architectures: Seq
         for architecture in architectures:
             compute_capability = architecture_number(architecture)
             native = run.native(name, architecture)
-            entry = present | ({key: native[key] for key in ("registers", "spill_bytes")} if native else {})
+            entry = present | ({"registers": native["registers"]} if native else {})
             fit = occupancy(
                 compute_capability,
                 threads=entry["threads"],
@@ -570,6 +572,7 @@ MEASURES: dict[str, Callable[..., list[Figure]]] = {
     "fastest": fastest,
     "different_winners": different_winners,
     "swept": swept,
+    "different_swept": different_swept,
     "baseline_kernels": baseline_kernels,
     "counter": counter,
     "warp_span": warp_span,
@@ -588,7 +591,7 @@ MEASURES: dict[str, Callable[..., list[Figure]]] = {
     "undecidable": undecidable,
 }
 # These give one figure for all their shapes.
-_TOGETHER = (different_winners, baseline_kernels)
+_TOGETHER = (different_winners, different_swept, baseline_kernels)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from gemmlab import oracle, status
 from gemmlab.catalogue import Variant, load_catalogue
 from gemmlab.errors import GemmlabError
-from gemmlab.executors.base import DeviceFault, Executor, NotLaunchable, Unavailable
+from gemmlab.executors.base import DeviceFault, Executor, NotLaunchable, Unavailable, failure
 from gemmlab.files import read_json, write_json
 from gemmlab.problem import Problem
 from gemmlab.schema import validate
@@ -58,12 +58,8 @@ def _measure(variant: Variant, cubin: Path) -> dict[str, Any]:
     try:
         device = open_device(cubin, library=False)
         values = run_probe(variant, device.executor, device.limits.multiprocessors)
-    except Unavailable as error:
-        return {"status": status.UNAVAILABLE, "reason": str(error)}
-    except NotLaunchable as error:
-        return {"status": status.FAILED, "reason": f"not launchable: {error}"}
-    except DeviceFault as error:
-        return {"status": status.FAILED, "reason": f"device fault: {error}"}
+    except (Unavailable, NotLaunchable, DeviceFault) as error:
+        return failure(error)
     unwritten = [name for name, results in values.items() if None in results]
     reason = f"left {', '.join(unwritten)} unwritten in part" if unwritten else None
     return {

@@ -33,6 +33,7 @@ rule emulator:
         f"{RESULTS}/logs/emulator.log",
     conda:
         "../../environment.yml"
+    # As many compilers run as there are cores; more than sixteen have little left to do.
     threads: 16
     shell:
         "python3 -m gemmlab.emulator_build > {output:q} 2> {log:q}"

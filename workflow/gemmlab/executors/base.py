@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from gemmlab import status
 from gemmlab.errors import GemmlabError
 
 Dim3 = tuple[int, int, int]
@@ -23,6 +24,18 @@ class NotLaunchable(GemmlabError):
 
 class DeviceFault(GemmlabError):
     """A kernel died on the device; the context is lost and the process should end."""
+
+
+def failure(error: GemmlabError) -> dict[str, str]:
+    """Status and reason of what an executor raised, as fields of a record."""
+    match error:
+        case Unavailable():
+            return {"status": status.UNAVAILABLE, "reason": str(error)}
+        case NotLaunchable():
+            return {"status": status.FAILED, "reason": f"not launchable: {error}"}
+        case DeviceFault():
+            return {"status": status.FAILED, "reason": f"device fault: {error}"}
+    return {"status": status.FAILED, "reason": str(error)}
 
 
 @dataclass(frozen=True)

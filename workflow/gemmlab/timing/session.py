@@ -16,7 +16,7 @@ import numpy as np
 from gemmlab import status
 from gemmlab.catalogue import Variant
 from gemmlab.errors import GemmlabError
-from gemmlab.executors.base import DeviceFault, NotLaunchable, Unavailable
+from gemmlab.executors.base import NotLaunchable, Unavailable, failure
 from gemmlab.executors.device_memory import device_faults
 from gemmlab.timing import flags
 from gemmlab.timing.blocks import (
@@ -76,10 +76,8 @@ def measure_variant(
     common = {"variant": variant.name, "arithmetic": variant.arithmetic, "preset": settings.preset}
     try:
         session = _Session(variant, baseline, settings, cubin)
-    except Unavailable as error:
-        return Result([common | {"status": status.UNAVAILABLE, "reason": str(error)}], [])
-    except NotLaunchable as error:
-        return Result([common | {"status": status.FAILED, "reason": f"not launchable: {error}"}], [])
+    except (Unavailable, NotLaunchable) as error:
+        return Result([common | failure(error)], [])
     common |= session.identity
     rows: list[Row] = []
     ready: list[ReadyShape] = []
@@ -104,14 +102,9 @@ def measure_variant(
                 if entry not in timed
             ]
     except Unavailable as error:
-        rows.append(common | {"status": status.UNAVAILABLE, "reason": str(error)})
+        rows.append(common | failure(error))
     except GemmlabError as error:
-        reason = f"device fault: {error}" if isinstance(error, DeviceFault) else str(error)
-        rows += [
-            common | _shape(shape) | {"status": status.FAILED, "reason": reason}
-            for shape in shapes
-            if shape not in finished
-        ]
+        rows += [common | _shape(shape) | failure(error) for shape in shapes if shape not in finished]
     session.report_phases()
     return Result(rows, samples)
 
